@@ -1,0 +1,100 @@
+"""Waits for TensorFlow or Keras to be imported, at the price of one entry in ``sys.meta_path``.
+
+The trip-wire is standard library only. It may be set while Python itself starts, when the environment is not complete
+yet (``pip install --user`` and ``--system-site-packages`` come later), so wrapt is imported when it trips, not before.
+"""
+
+import importlib
+import sys
+import threading
+
+from tfls_patch._registry import LEAVES, TOP_LEVEL
+
+#: Guards the registration. Never taken by code that holds the patcher's lock: wrapt calls hooks under one of its own.
+_lock = threading.RLock()
+_is_registered = False
+
+
+class TripWire(object):
+    """Registers the hooks just before one of the watched packages is imported.
+
+    It stays where it is when it has tripped: taking an entry out of ``sys.meta_path`` during an import makes the
+    import skip the entry behind it.
+    """
+
+    def __init__(self, is_wanted, on_leaf, on_failure):
+        self._is_wanted = is_wanted
+        self._on_leaf = on_leaf
+        self._on_failure = on_failure
+
+    def find_spec(self, fullname, path=None, target=None):
+        """Part of the import protocol; finds nothing itself."""
+        if fullname in TOP_LEVEL and self._is_wanted():
+            _register_hooks(self._on_leaf, self._on_failure)
+        return None
+
+
+class Refusal(object):
+    """Makes every further import of TensorFlow and Keras fail with the same error: what strict mode promises.
+
+    Without it a second ``import tensorflow`` would succeed, unpatched: the hooks of the first one are spent.
+    """
+
+    def __init__(self, error):
+        self.error = error
+
+    def find_spec(self, fullname, path=None, target=None):
+        """Part of the import protocol."""
+        if fullname in TOP_LEVEL:
+            raise self.error
+        return None
+
+
+def wait(is_wanted, on_leaf, on_failure):
+    """Has `on_leaf` called for each leaf module when it is imported. Loaded ones are the caller's own business.
+
+    Args:
+        is_wanted: Called when a watched package is about to be imported; False leaves the import alone.
+        on_leaf: Called with a module that has just been executed. What it raises breaks the import.
+        on_failure: Called with the exception if the hooks cannot be registered (wrapt is missing or broken).
+    """
+    if any(name in sys.modules for name in TOP_LEVEL):
+        _register_hooks(on_leaf, on_failure)
+    elif not _has(TripWire):
+        sys.meta_path.insert(0, TripWire(is_wanted, on_leaf, on_failure))
+
+
+def refuse_imports(error):
+    """Installs a `Refusal`, once."""
+    if not _has(Refusal):
+        sys.meta_path.insert(0, Refusal(error))
+
+
+def is_initializing(module):
+    """Whether a module in ``sys.modules`` is still being executed, by this thread or another."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _has(kind):
+    return any(isinstance(finder, kind) for finder in sys.meta_path)
+
+
+def _register_hooks(on_leaf, on_failure):
+    global _is_registered
+    half_loaded = []
+    with _lock:
+        if _is_registered:  # wrapt has no way to unregister; the hooks ask whether they are still wanted
+            return
+        try:
+            from wrapt import register_post_import_hook
+        except Exception as error:
+            return on_failure(error)
+        for leaf in LEAVES:
+            module = sys.modules.get(leaf)
+            if module is None:
+                register_post_import_hook(on_leaf, leaf)
+            elif is_initializing(module):  # wrapt would call the hook at once, for a module that is not ready
+                half_loaded.append(leaf)
+        _is_registered = True
+    for leaf in half_loaded:  # waits for the thread that imports it; returns at once if that is this thread
+        on_leaf(importlib.import_module(leaf))

@@ -1,0 +1,69 @@
+"""The record of what was replaced: makes a patch transactional and its reversal exact."""
+
+import collections
+
+Entry = collections.namedtuple("Entry", ["leaf", "module", "owner", "name", "original", "replacement", "was_own"])
+Entry.__doc__ = """One replaced attribute.
+
+Attributes:
+    leaf: Name of the module that defines it.
+    module: That module object; a purged and re-imported module is another one.
+    owner: The class or module that holds the attribute.
+    name: The attribute.
+    original: The raw entry of ``vars(owner)``, or what it inherited.
+    replacement: What stands there now.
+    was_own: Whether ``vars(owner)`` had the attribute; if not, reversal deletes ours.
+"""
+
+
+class Ledger(object):
+    """Replaces attributes all or none, and puts the very same objects back."""
+
+    def __init__(self):
+        self._entries = []
+
+    def entries(self, leaf=None):
+        """Returns the entries, of one leaf module or of all."""
+        return [entry for entry in self._entries if leaf in (None, entry.leaf)]
+
+    def replace(self, entries):
+        """Puts every replacement in place; if one cannot be, the ones before it are undone and the error goes on."""
+        done = []
+        try:
+            for entry in entries:
+                setattr(entry.owner, entry.name, entry.replacement)
+                done.append(entry)
+        except Exception:
+            for entry in reversed(done):
+                _restore(entry)
+            raise
+        self._entries.extend(done)
+
+    def revert(self, leaves=None):
+        """Puts the originals back, last first.
+
+        Args:
+            leaves: Only the entries of these leaf modules; None for all.
+
+        Returns:
+            The entries that were left alone because something else has replaced our replacement since.
+        """
+        chosen = [entry for entry in self._entries if leaves is None or entry.leaf in leaves]
+        foreign = [entry for entry in chosen if not is_in_place(entry)]
+        for entry in reversed(chosen):
+            if entry not in foreign:
+                _restore(entry)
+        self._entries = [entry for entry in self._entries if entry not in chosen]
+        return foreign
+
+
+def is_in_place(entry):
+    """Whether our replacement still stands where it was put."""
+    return vars(entry.owner).get(entry.name) is entry.replacement
+
+
+def _restore(entry):
+    if entry.was_own:
+        setattr(entry.owner, entry.name, entry.original)
+    else:
+        delattr(entry.owner, entry.name)

@@ -1,0 +1,11 @@
+"""The logger ``tfls_patch``, set up when there is something to say: importing `logging` takes longer than all of ours."""
+
+
+def get():
+    """Returns the logger, silent unless the application configures logging."""
+    import logging
+
+    logger = logging.getLogger("tfls_patch")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger

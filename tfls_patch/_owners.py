@@ -1,0 +1,47 @@
+"""Finds the object that holds the dynamic loss scale inside whatever the user has in hand."""
+
+#: How each kind of optimizer keeps it.
+_HOLDERS = ("_loss_scale", "_loss_scale_manager")
+
+#: The attributes with the current scale: ``DynamicLossScale``, the Keras state, contrib's manager, Keras 3.
+_KINDS = {
+    "DynamicLossScale": "_current_loss_scale",
+    "_DynamicLossScaleState": "_current_loss_scale",
+    "ExponentialUpdateLossScaleManager": "_loss_scale",
+}
+
+
+def dynamic_scale_of(thing):
+    """Returns the object whose update the bounds rule.
+
+    Args:
+        thing: A ``LossScaleOptimizer`` of any TensorFlow or Keras, ``MixedPrecisionLossScaleOptimizer``,
+            ``DynamicLossScale`` or contrib's ``ExponentialUpdateLossScaleManager``.
+
+    Raises:
+        TypeError: it has no dynamic loss scale.
+    """
+    for candidate in [thing] + [_attribute(thing, name) for name in _HOLDERS]:
+        if _is_dynamic(candidate):
+            return candidate
+    raise TypeError(
+        "optimizer must be a loss-scale optimizer or a dynamic loss scale (LossScaleOptimizer, "
+        "MixedPrecisionLossScaleOptimizer, DynamicLossScale, ExponentialUpdateLossScaleManager), not %s; "
+        "a fixed loss scale has no bounds" % type(thing).__name__
+    )
+
+
+def _is_dynamic(candidate):
+    names = {cls.__name__ for cls in type(candidate).__mro__}
+    if any(name in names and kind in _dict_of(candidate) for name, kind in _KINDS.items()):
+        return True
+    return "LossScaleOptimizer" in names and "dynamic_growth_steps" in _dict_of(candidate)  # Keras 3
+
+
+def _attribute(thing, name):
+    # Not getattr: some optimizers of TF 1.14 answer unknown names with an endless search for hyper-parameters.
+    return _dict_of(thing).get(name)
+
+
+def _dict_of(thing):
+    return getattr(thing, "__dict__", {})

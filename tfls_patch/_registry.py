@@ -1,0 +1,128 @@
+"""Which patch module belongs to which version, and how the versions are read.
+
+`TABLE` is the one list to edit for a new version; the patch modules themselves say what they replace.
+"""
+
+import collections
+import importlib
+import re
+import sys
+
+Row = collections.namedtuple("Row", ["package", "versions", "module"])
+Row.__doc__ = "A package whose version decides, the range as packaging reads it, and the module in `tfls_patch.patches`."
+
+TABLE = (
+    Row("tensorflow", ">=1.14,<1.15", "tf_1_14"),
+    Row("tensorflow", ">=1.15,<2.0", "tf_1_15"),
+    Row("tensorflow", ">=2.0,<2.4", "tf_2_0_to_2_3"),
+    Row("tensorflow", ">=2.4,<2.5", "tf_2_4"),
+    Row("tensorflow", ">=2.5,<2.8", "tf_2_5_to_2_7"),
+    Row("tensorflow", ">=2.8,<2.13", "tf_2_8_to_2_12"),
+    Row("tensorflow", ">=2.13,<2.16", "tf_2_13_to_2_15"),
+    Row("tensorflow", ">=2.16,<2.23", "tf_2_16_to_2_22"),
+    Row("tf_keras", ">=2.15,<2.23", "tf_keras_2_15_to_2_22"),
+    Row("keras", ">=3.0,<3.17", "keras_3"),
+)
+
+#: Every module that any version keeps a floor in, with the package whose version decides about it. Only these leaves
+#: are watched, never a package: some versions of wrapt leave a loader of their own in a watched module.
+LEAVES = collections.OrderedDict(
+    [
+        ("tensorflow.python.training.experimental.loss_scale", "tensorflow"),
+        ("tensorflow.python.training.experimental.loss_scale_optimizer", "tensorflow"),
+        ("tensorflow.python.training.experimental.loss_scaling_gradient_tape", "tensorflow"),
+        ("tensorflow.contrib.mixed_precision.python.loss_scale_manager", "tensorflow"),
+        ("tensorflow.python.keras.mixed_precision.experimental.loss_scale_optimizer", "tensorflow"),
+        ("tensorflow.python.keras.mixed_precision.loss_scale_optimizer", "tensorflow"),
+        # Keras 2 was released with TensorFlow, minor for minor.
+        ("keras.mixed_precision.loss_scale_optimizer", "tensorflow"),
+        ("keras.src.mixed_precision.loss_scale_optimizer", "tensorflow"),
+        ("tf_keras.src.mixed_precision.loss_scale_optimizer", "tf_keras"),
+        ("keras.src.optimizers.loss_scale_optimizer", "keras"),
+    ]
+)
+
+#: Importing any of these is what `_activation` waits for.
+TOP_LEVEL = ("tensorflow", "keras", "tf_keras")
+
+#: Where each package says its version from its first moment on; the top-level ``__version__`` comes last of all.
+_VERSION_PLACES = {
+    "tensorflow": ("tensorflow.python.framework.versions", "VERSION"),
+    "tf_keras": ("tf_keras.src", "__version__"),
+    "keras": ("keras.src.version", "__version__"),
+}
+
+
+def version_text(package):
+    """Returns the version that a loaded package gives itself, e.g. ``"2.22.0-rc0"``, or None if it is not loaded.
+
+    The package is asked, not the metadata: tensorflow-cpu, -gpu, -macos, -rocm, nightlies and vendor builds all
+    install the package ``tensorflow`` under other names.
+    """
+    if package not in sys.modules:
+        return None
+    place, attribute = _VERSION_PLACES[package]
+    try:
+        return str(getattr(importlib.import_module(place), attribute))
+    except (ImportError, AttributeError):
+        return getattr(sys.modules[package], "__version__", None) or _version_of_distribution(package)
+
+
+def _version_of_distribution(package):
+    """What the installed metadata says; tf_keras knows its own version only when its import is over."""
+    try:
+        from importlib import metadata  # Python 3.8 on; tf_keras needs 3.9
+    except ImportError:
+        return None
+    for name in (package, package + "-nightly"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return None
+
+
+def release(text):
+    """Returns ``(major, minor)`` of a version text, rc, nightly, vendor and ``+local`` suffixes aside; None if none."""
+    match = re.match(r"\s*v?(\d+)\.(\d+)", text or "")
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def row_for(package, text):
+    """Finds the row for a version.
+
+    Returns:
+        ``(row, is_tested)``: a version above the newest range gets the newest row with ``is_tested`` False;
+        ``(None, False)`` if the version is older than all or unreadable.
+    """
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+    found = release(text)
+    rows = [row for row in TABLE if row.package == package]
+    if found is None:
+        return None, False
+    plain = Version("%d.%d" % found)  # so that rc and +local builds count as their release in every packaging
+    for row in rows:
+        if plain in SpecifierSet(row.versions):
+            return row, True
+    newest = rows[-1]
+    return (newest, False) if plain > Version(bounds_of_range(newest.versions)[0]) else (None, False)
+
+
+def bounds_of_range(versions):
+    """Returns the lower and upper end of a range as texts: ``">=2.4,<2.6"`` -> ``("2.4", "2.6")``."""
+    match = re.match(r"^>=([\d.]+),<([\d.]+)$", versions)
+    return match.group(1), match.group(2)
+
+
+def supported(package):
+    """Returns the whole supported range of a package, e.g. ``"tensorflow >=1.14,<2.23"``."""
+    rows = [row for row in TABLE if row.package == package]
+    low, high = bounds_of_range(rows[0].versions)[0], bounds_of_range(rows[-1].versions)[1]
+    return "%s >=%s,<%s" % (package, low, high)
+
+
+def targets_of(row):
+    """Returns the ``TARGETS`` of a row's patch module: leaf module name -> list of `Target`."""
+    return importlib.import_module("tfls_patch.patches." + row.module).TARGETS

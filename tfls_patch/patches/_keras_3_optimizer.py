@@ -1,0 +1,241 @@
+"""Keras 3's ``LossScaleOptimizer`` on every backend: bounds, and a verdict on what will really be applied.
+
+Stock has no bounds, checks the scaled gradients and divides afterwards, and under MirroredStrategy asks the first
+replica only. Here the division comes first, the quotients are checked, on every replica, and the quotients are applied::
+
+    quotients = gradients / scale                       # in the gradients' own type
+    if all quotients are finite on every replica:       inner_optimizer.apply(quotients); count, or grow
+    else:                                               scale = after_overflow(scale); counter = 0
+
+so a gradient of 0 under a scale of 0, and a float16 quotient that overflows, skip the step instead of reaching a weight.
+The division is moved, not added: the traced step has no more operations than stock.
+"""
+
+import functools
+import importlib
+
+from tfls_patch import _bounds, scaling
+from tfls_patch.patches._declare import Target
+
+#: Keras 3 has no multiplier to set: it doubles and halves.
+_MULTIPLIER = 2.0
+
+
+def _ops():
+    return importlib.import_module("keras.src.ops")
+
+
+def _quotients(optimizer, gradients, variables, scale):
+    """Divides each gradient by the scale; None and gradients that overwrite their variable (float8) pass."""
+    ops = _ops()
+    is_overwritten = getattr(optimizer, "_overwrite_variable_with_gradient", lambda variable: False)
+
+    def quotient(gradient, variable):
+        if gradient is None or is_overwritten(variable):
+            return gradient
+        # The division promotes float16 to float32; the inner optimizer would cast it back after the verdict.
+        return scaling.narrowed(ops, ops.divide(gradient, scale), gradient)
+
+    return [quotient(gradient, variable) for gradient, variable in zip(gradients, variables)]
+
+
+# --- The scaling methods -------------------------------------------------------------------------------------------
+
+
+def _replace_scale_loss(original, module):
+    @functools.wraps(original)
+    def scale_loss(self, loss):
+        return original(self, scaling.widened(_ops(), loss))
+
+    return scale_loss
+
+
+def _replace_common_apply(original, module):
+    @functools.wraps(original)
+    def _common_apply(self, grads, trainable_variables=None):
+        quotients = _quotients(self, grads, trainable_variables or self._trainable_variables, self.dynamic_scale)
+        _ops().cond(
+            self.check_finite(quotients),
+            lambda: self._stateful_handle_finite_grads(quotients, trainable_variables),
+            self._stateful_handle_non_finite_grads,
+        )
+
+    return _common_apply
+
+
+def _replace_tf_apply(original, module):
+    @functools.wraps(original)
+    def _tf_apply(self, grads, trainable_variables=None):
+        import tensorflow as tf
+
+        if tf.distribute.in_cross_replica_context():
+            return original(self, grads, trainable_variables)  # which says that this is the wrong context
+        if tf.__internal__.distribute.strategy_supports_no_merge_call():
+            return self._common_apply(grads, trainable_variables=trainable_variables)
+        quotients = _quotients(self, grads, trainable_variables or self._trainable_variables, self.dynamic_scale)
+        tf.distribute.get_replica_context().merge_call(
+            functools.partial(_apply_across_replicas, self), args=(quotients, trainable_variables)
+        )
+
+    return _tf_apply
+
+
+def _apply_across_replicas(optimizer, strategy, quotients, trainable_variables):
+    """Takes or skips the step on all replicas alike. The `cond` must be outside of them: the inner apply merges too."""
+    import tensorflow as tf
+
+    votes = strategy.extended.call_for_each_replica(optimizer.check_finite, args=(quotients,))
+
+    def take_step():
+        strategy.extended.call_for_each_replica(
+            optimizer._stateful_handle_finite_grads, args=(quotients, trainable_variables)
+        )
+
+    # The gradients are not reduced yet: any replica can be the one that overflowed.
+    unanimous = tf.reduce_all(tf.stack(strategy.experimental_local_results(votes)))
+    _ops().cond(unanimous, take_step, optimizer._stateful_handle_non_finite_grads)
+
+
+def _replace_stateless_apply(original, module):
+    @functools.wraps(original)
+    def stateless_apply(self, optimizer_variables, grads, trainable_variables):
+        if not self.built:
+            return original(self, optimizer_variables, grads, trainable_variables)  # which says what is missing
+        values = [_ops().convert_to_tensor(value) for value in optimizer_variables]
+        scale = values[_position(self, self.dynamic_scale)]
+        quotients = _quotients(self, grads, self._trainable_variables, scale)
+        return _ops().cond(
+            self.check_finite(quotients),
+            lambda: self._stateless_handle_finite_grads(values, quotients, trainable_variables),
+            lambda: self._stateless_handle_non_finite_grads(values, trainable_variables),
+        )
+
+    return stateless_apply
+
+
+# --- What becomes of the scale; these take quotients where stock's take scaled gradients -----------------------------
+
+
+def _replace_stateful_finite(original, module):
+    @functools.wraps(original)
+    def _stateful_handle_finite_grads(self, grads, trainable_variables):
+        self.inner_optimizer.apply(grads, trainable_variables=trainable_variables)
+        bounds = _bounds.for_update(self, _first(grads))
+
+        def grow():
+            self.dynamic_scale.assign(scaling.after_growth(_ops(), self.dynamic_scale, _MULTIPLIER, bounds))
+            self.step_counter.assign(0)
+
+        def count():
+            self.step_counter.assign_add(1)
+
+        _ops().cond(scaling.growth_is_due(_ops(), self.step_counter, self.dynamic_growth_steps), grow, count)
+
+    return _stateful_handle_finite_grads
+
+
+def _replace_stateful_non_finite(original, module):
+    @functools.wraps(original)
+    def _stateful_handle_non_finite_grads(self):
+        new_scale = scaling.after_overflow(_ops(), self.dynamic_scale, _MULTIPLIER, _bounds.of(self))
+        self.dynamic_scale.assign(new_scale)
+        self.step_counter.assign(0)
+
+    return _stateful_handle_non_finite_grads
+
+
+def _replace_stateless_finite(original, module):
+    @functools.wraps(original)
+    def _stateless_handle_finite_grads(self, optimizer_variables, grads, trainable_variables):
+        bounds = _bounds.for_update(self, _first(grads))
+        scale = optimizer_variables[_position(self, self.dynamic_scale)]
+        good = optimizer_variables[_position(self, self.step_counter)]
+        new_scale, new_good = _ops().cond(
+            scaling.growth_is_due(_ops(), good, self.dynamic_growth_steps),
+            lambda: (scaling.after_growth(_ops(), scale, _MULTIPLIER, bounds), _ops().zeros_like(good)),
+            lambda: (scale, good + 1),
+        )
+        optimizer_variables = _with_state(self, optimizer_variables, new_scale, new_good)
+        own = len(self._variables)
+        new_variables, new_inner = self.inner_optimizer.stateless_apply(
+            optimizer_variables[own:], grads, trainable_variables
+        )
+        return new_variables, optimizer_variables[:own] + list(new_inner)
+
+    return _stateless_handle_finite_grads
+
+
+def _replace_stateless_non_finite(original, module):
+    @functools.wraps(original)
+    def _stateless_handle_non_finite_grads(self, optimizer_variables, trainable_variables):
+        scale = optimizer_variables[_position(self, self.dynamic_scale)]
+        good = optimizer_variables[_position(self, self.step_counter)]
+        new_scale = scaling.after_overflow(_ops(), scale, _MULTIPLIER, _bounds.of(self))
+        return trainable_variables, _with_state(self, optimizer_variables, new_scale, _ops().zeros_like(good))
+
+    return _stateless_handle_non_finite_grads
+
+
+def _position(optimizer, variable):
+    """Where the value of one of the optimizer's own variables stands in `optimizer_variables`."""
+    return [candidate is variable for candidate in optimizer.variables].index(True)
+
+
+def _with_state(optimizer, values, scale, good):
+    values = list(values)
+    values[_position(optimizer, optimizer.dynamic_scale)] = scale
+    values[_position(optimizer, optimizer.step_counter)] = good
+    return values
+
+
+def _first(gradients):
+    """Any gradient that is there: tells whether the step is being traced."""
+    return next((gradient for gradient in gradients if gradient is not None), None)
+
+
+def _method(name, parameters, uses, replace):
+    return Target("LossScaleOptimizer." + name, ("self",) + parameters, uses, replace)
+
+
+KERAS_3_OPTIMIZER = [
+    _method("scale_loss", ("loss",), ("dynamic_scale", "initial_scale", "built"), _replace_scale_loss),
+    _method(
+        "_common_apply",
+        ("grads", "trainable_variables"),
+        ("check_finite", "_stateful_handle_finite_grads", "_stateful_handle_non_finite_grads"),
+        _replace_common_apply,
+    ),
+    _method(
+        "_tf_apply",
+        ("grads", "trainable_variables"),
+        ("check_finite", "_common_apply", "_stateful_handle_finite_grads", "_stateful_handle_non_finite_grads"),
+        _replace_tf_apply,
+    ),
+    _method(
+        "stateless_apply",
+        ("optimizer_variables", "grads", "trainable_variables"),
+        ("check_finite", "_stateless_handle_finite_grads", "_stateless_handle_non_finite_grads"),
+        _replace_stateless_apply,
+    ),
+    _method(
+        "_stateful_handle_finite_grads",
+        ("grads", "trainable_variables"),
+        ("inner_optimizer", "dynamic_scale", "step_counter", "dynamic_growth_steps"),
+        _replace_stateful_finite,
+    ),
+    _method(
+        "_stateful_handle_non_finite_grads", (), ("dynamic_scale", "step_counter"), _replace_stateful_non_finite
+    ),
+    _method(
+        "_stateless_handle_finite_grads",
+        ("optimizer_variables", "grads", "trainable_variables"),
+        ("inner_optimizer", "_variables", "dynamic_scale", "step_counter", "dynamic_growth_steps"),
+        _replace_stateless_finite,
+    ),
+    _method(
+        "_stateless_handle_non_finite_grads",
+        ("optimizer_variables", "trainable_variables"),
+        ("dynamic_scale", "step_counter"),
+        _replace_stateless_non_finite,
+    ),
+]
