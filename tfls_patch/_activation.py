@@ -5,6 +5,7 @@ yet (``pip install --user`` and ``--system-site-packages`` come later), so wrapt
 """
 
 import importlib
+import importlib.util
 import sys
 import threading
 
@@ -16,22 +17,62 @@ _is_registered = False
 
 
 class TripWire(object):
-    """Registers the hooks just before one of the watched packages is imported.
+    """Registers the hooks just before one of the watched packages is executed.
 
-    It stays where it is when it has tripped: taking an entry out of ``sys.meta_path`` during an import makes the
-    import skip the entry behind it.
+    Not while it is looked for: Python calls `find_spec` under its global import lock, and an import in there (of wrapt)
+    can wait for ever for a module that another thread is importing. So the wire hands out the real specification with
+    a loader that registers the hooks first. It stays where it is when it has tripped: taking an entry out of
+    ``sys.meta_path`` during an import makes the import skip the entry behind it.
     """
 
-    def __init__(self, is_wanted, on_leaf, on_failure):
+    def __init__(self, is_wanted, register):
         self._is_wanted = is_wanted
-        self._on_leaf = on_leaf
-        self._on_failure = on_failure
+        self._register = register
 
     def find_spec(self, fullname, path=None, target=None):
-        """Part of the import protocol; finds nothing itself."""
-        if fullname in TOP_LEVEL and self._is_wanted():
-            _register_hooks(self._on_leaf, self._on_failure)
+        """Part of the import protocol."""
+        if fullname not in TOP_LEVEL or _is_registered or not self._is_wanted():
+            return None
+        spec = self._spec_of_others(fullname, path, target)
+        if hasattr(getattr(spec, "loader", None), "exec_module"):
+            spec.loader = _RegisteringLoader(spec.loader, self._register)
+        elif spec is not None:  # a loader of the old protocol, from a hook of an old wrapt
+            self._register()
+        return spec
+
+    def _spec_of_others(self, fullname, path, target):
+        for finder in list(sys.meta_path):
+            if finder is self:
+                continue
+            if hasattr(finder, "find_spec"):
+                spec = finder.find_spec(fullname, path, target)
+            else:
+                loader = finder.find_module(fullname, path)
+                spec = importlib.util.spec_from_loader(fullname, loader) if loader else None
+            if spec is not None:
+                return spec
         return None
+
+
+class _RegisteringLoader(object):
+    """Stands in for a loader until the module is executed, then leaves no trace of itself."""
+
+    def __init__(self, loader, register):
+        self._loader = loader
+        self._register = register
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        """Part of the import protocol."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        """Part of the import protocol."""
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._register()
+        self._loader.exec_module(module)
 
 
 class Refusal(object):
@@ -58,10 +99,14 @@ def wait(is_wanted, on_leaf, on_failure):
         on_leaf: Called with a module that has just been executed. What it raises breaks the import.
         on_failure: Called with the exception if the hooks cannot be registered (wrapt is missing or broken).
     """
-    if any(name in sys.modules for name in TOP_LEVEL):
+
+    def register():
         _register_hooks(on_leaf, on_failure)
+
+    if any(name in sys.modules for name in TOP_LEVEL):
+        register()
     elif not _has(TripWire):
-        sys.meta_path.insert(0, TripWire(is_wanted, on_leaf, on_failure))
+        sys.meta_path.insert(0, TripWire(is_wanted, register))
 
 
 def refuse_imports(error):

@@ -1,7 +1,7 @@
 """The state machine: armed or not, what is replaced, what was refused and why.
 
-`_lock` guards the ledger and the refusals. Under it nothing is imported, no hook is registered and no warning is given:
-all of those can wait for another thread or run other people's code.
+`_lock` guards the ledger and the refusals. Under it nothing is imported that is not loaded, no hook is registered and no
+warning is given: all of those can wait for another thread or run other people's code.
 """
 
 import collections
@@ -55,8 +55,10 @@ class Patcher(object):
         new = _bounds.settings().replaced(min_scale, max_scale)  # a bad argument is an error even under the switch
         if self._is_killed("tfls_patch.apply()"):
             return
-        self._check_loaded()
+        for module in _loaded_leaves():
+            _warm_up(module)
         with self._lock:
+            self._check_loaded()
             self._refusals.clear()
             _bounds.use(new)
             self._is_armed = True
@@ -126,14 +128,11 @@ class Patcher(object):
 
     def _patch(self, leaf, module):
         package = LEAVES[leaf]
+        _warm_up(module)
         with self._lock:
-            if self._is_patched(leaf, module) or package in self._refusals:
-                return
-        entries, is_tested = _entries_for(leaf, module)
-        with self._lock:
-            # Another thread may have patched, refused or reverted while the shape was read.
             if not self._is_armed or self._is_patched(leaf, module) or package in self._refusals:
                 return
+            entries, is_tested = _entries_for(leaf, module)
             self._ledger.revert([leaf])  # what is left of a module object that was purged
             self._ledger.replace(entries)
             if not is_tested:
@@ -160,13 +159,10 @@ class Patcher(object):
         self._warn_once(str(error))
 
     def _check_loaded(self):
-        """Raises if a loaded leaf module cannot be patched; changes nothing."""
+        """Raises if a loaded leaf module cannot be patched; changes nothing. Under the lock."""
         for module in _loaded_leaves():
-            leaf = module.__name__
-            with self._lock:
-                is_done = self._is_patched(leaf, module)
-            if not is_done:
-                _entries_for(leaf, module)
+            if not self._is_patched(module.__name__, module):
+                _entries_for(module.__name__, module)
 
     # --- telling the user ----------------------------------------------------------------------------------------
 
@@ -204,6 +200,14 @@ def _complaints():
 def _loaded_leaves():
     modules = [sys.modules.get(leaf) for leaf in LEAVES]
     return [module for module in modules if module is not None and not _activation.is_initializing(module)]
+
+
+def _warm_up(module):
+    """Imports what `_entries_for` needs, so that under the lock it finds all of it loaded."""
+    try:
+        _entries_for(module.__name__, module)
+    except UnsupportedVersionError:
+        pass  # said where it counts
 
 
 def _entries_for(leaf, module):

@@ -58,18 +58,20 @@ def version_text(package):
 
     The package is asked, not the metadata: tensorflow-cpu, -gpu, -macos, -rocm, nightlies and vendor builds all
     install the package ``tensorflow`` under other names.
+
+    Nothing is imported: the package may be half imported by another thread, which an import here would break.
     """
-    if package not in sys.modules:
+    if sys.modules.get(package) is None:
         return None
     place, attribute = _VERSION_PLACES[package]
-    try:
-        return str(getattr(importlib.import_module(place), attribute))
-    except (ImportError, AttributeError):
-        return getattr(sys.modules[package], "__version__", None) or _version_of_distribution(package)
+    text = getattr(sys.modules.get(place), attribute, None) or getattr(sys.modules[package], "__version__", None)
+    return str(text) if text else _version_of_distribution(package)
 
 
 def _version_of_distribution(package):
-    """What the installed metadata says; tf_keras knows its own version only when its import is over."""
+    """What the installed metadata says; Keras 3 and tf_keras may know their own version only when imported in full."""
+    if package == "tensorflow":  # it goes by many names, and knows itself from its first moment
+        return None
     try:
         from importlib import metadata  # Python 3.8 on; tf_keras needs 3.9
     except ImportError:

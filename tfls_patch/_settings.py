@@ -7,6 +7,7 @@ import collections
 import math
 import numbers
 import os
+import struct
 
 #: The last scale whose reciprocal is a normal float32: beyond it 1 / scale is flushed to 0 and updates vanish.
 LARGEST_SCALE = 2.0 ** 126
@@ -127,6 +128,16 @@ def strict(environ=None):
     return _word((os.environ if environ is None else environ).get(STRICT_VARIABLE, "")) is True
 
 
+def export(status, environ=None):
+    """Tells child processes what is in force here: they inherit the variables, and arm if this package is installed."""
+    environ = os.environ if environ is None else environ
+    if killed(environ):
+        return
+    environ[SWITCH_VARIABLE] = "1"
+    for name in ("min_scale", "max_scale"):
+        environ[variable_of(name)] = repr(getattr(status, name).value)
+
+
 def _word(text):
     word = text.strip().lower()
     if word in TRUE_WORDS:
@@ -152,8 +163,6 @@ def _from_variable(environ, name, default, complaints):
 
 def _to_float32(number):
     """Rounds to float32, the type of every loss scale, so that what is reported is what will be in force."""
-    import struct
-
     return struct.unpack("<f", struct.pack("<f", number))[0]
 
 

@@ -14,7 +14,7 @@ finite gradients that is not a growth step leaves the scale alone. With m = 1 th
 (Micikevicius et al., "Mixed Precision Training", 2018, with the floor of 1 that TensorFlow adds).
 
 The functions take the array library as their first argument, ``lib``: a module with ``where``, ``minimum``,
-``greater_equal`` and ``cast`` (``tf.compat.v1``, or ``keras.ops`` on any backend of Keras 3). They build graph
+``greater_equal``, ``convert_to_tensor`` and ``cast`` (``tf.compat.v2``, or ``keras.ops`` on any backend of Keras 3). They build graph
 operations only, and none on the path of a finite step that stock does not have.
 """
 
@@ -31,9 +31,8 @@ def bounded(lib, candidate, bounds):
         A scalar float32 tensor in ``[min_scale, max_scale]``, never NaN.
     """
     # `maximum(minimum(x, M), m)` would be one operation less, but what it makes of NaN depends on the device.
-    return lib.where(
-        lib.greater_equal(candidate, bounds.min_scale), lib.minimum(candidate, bounds.max_scale), bounds.min_scale
-    )
+    floor = lib.convert_to_tensor(bounds.min_scale, "float32")  # once: it is one node for two uses
+    return lib.where(lib.greater_equal(candidate, floor), lib.minimum(candidate, bounds.max_scale), floor)
 
 
 def after_overflow(lib, scale, multiplier, bounds):

@@ -1,199 +1,266 @@
-"""Train one arm of the demonstration and print what happened as one line of JSON.
+"""Trains one arm of the demonstration and prints what happened as one line of JSON.
 
-Run this file by its path, never with ``-m``: importing the package ``tfls_patch`` arms the patch, and a stock arm must
-be stock. It needs TensorFlow and NumPy and nothing else; the data come ready made in an ``.npz`` file.
+Run this file by its path, never with ``-m``: importing the package ``tfls_patch`` arms the patch, and a stock arm has
+to be stock. It needs TensorFlow and NumPy and nothing else; data, batches and initial weights come in an ``.npz`` file.
 
-The network is 64 inputs, one hidden layer and one output, computed in float16 over float32 variables. Only the last
-step of the forward pass, the mean squared error times a large constant, is computed in float32, so the forward pass
-stays finite and whatever overflows is a gradient.
+The network has one hidden layer and one output. Variables are float32, the layers compute in float16 (or float32), and
+the loss, a mean squared error times a constant, is float32 again. So the forward pass is finite whatever the constant,
+and what overflows are gradients: a loss scale can cure those, but not a NaN in the forward pass.
 """
+
 import argparse
+import importlib
+import importlib.util
 import json
 import os
 import sys
-import time
 
 import numpy as np
-
-
-def parse_arguments(argv=None):
-    """Parses the options that the parent process passes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--probe", action="store_true", help="report the versions found and train nothing")
-    parser.add_argument("--api", choices=("keras", "session"), help="which loss-scale classes to train with")
-    parser.add_argument("--data", help=".npz file with the data, the batches and the initial weights")
-    parser.add_argument("--float16", action="store_true", help="float16 with dynamic loss scaling, else float32")
-    parser.add_argument("--patched", action="store_true", help="call tfls_patch.apply() before TensorFlow is imported")
-    parser.add_argument("--burst", action="store_true", help="feed NaN where the data say so, else skip these steps")
-    return parser.parse_args(argv)
-
-
-def use_patch():
-    """Imports the ``tfls_patch`` that this file belongs to and applies it, as a training script would."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    # First in the path for this one import only: were this folder site-packages, it would hide the standard library.
-    sys.path.insert(0, root)
-    import tfls_patch
-    sys.path.remove(root)
-    tfls_patch.apply()
-
-
-def probe():
-    """Says which TensorFlow and which Keras an ordinary script gets here."""
-    import tensorflow as tf
-    return {"tensorflow": tf.__version__, "keras": tf.keras.__version__}
-
-
-def scaled_gradients_are_hard_to_reach():
-    pass
-
-
-class KerasArm:
-    """The experiment with ``tf.keras``: a mixed precision policy, an optimizer and a ``tf.function`` train step."""
-
-    def __init__(self, tf, data, float16):
-        self._tf = tf
-        _set_policy(tf, "mixed_float16" if float16 else "float32")
-        inputs, hidden = data["hidden_kernel"].shape
-        dense = tf.keras.layers.Dense
-        self._model = tf.keras.Sequential([tf.keras.Input(shape=(inputs,), dtype="float32"),
-                                           dense(hidden, activation="relu"), dense(1)])
-        self._model.set_weights([data[name] for name in WEIGHTS])
-        rate = tf.keras.optimizers.schedules.PolynomialDecay(float(data["learning_rate"]), int(data["steps"]), 0.0)
-        self._optimizer = tf.keras.optimizers.Adam(rate)
-        if float16:
-            self._optimizer = _loss_scale_optimizer(tf, self._optimizer, int(data["growth_steps"]))
-        if hasattr(self._optimizer, "build"):
-            self._optimizer.build(self._model.trainable_variables)   # its variables must exist before tf.function
-        self._step = tf.function(self._train_step)
-
-    def _loss(self, x, y):
-        prediction = self._tf.cast(self._model(x), self._tf.float32)
-        return self._tf.reduce_mean(self._tf.square(prediction - y))
-
-    def _train_step(self, x, y, factor):
-        optimizer, variables = self._optimizer, self._model.trainable_variables
-        with self._tf.GradientTape() as tape:
-            loss = self._loss(x, y) * factor
-            if hasattr(optimizer, "scale_loss"):          # Keras 3
-                target = optimizer.scale_loss(loss)
-            elif hasattr(optimizer, "get_scaled_loss"):   # Keras 2
-                target = optimizer.get_scaled_loss(loss)
-            else:
-                target = loss
-        gradients = tape.gradient(target, variables)
-        if hasattr(optimizer, "get_unscaled_gradients"):
-            gradients = optimizer.get_unscaled_gradients(gradients)
-        optimizer.apply_gradients(list(zip(gradients, variables)))
-        return loss
-
-    def step(self, x, y, factor):
-        return float(self._step(x, y, factor))
-
-    def validation_loss(self, x, y):
-        return float(self._loss(x, y))
-
-    def scale(self):
-        scale = getattr(self._optimizer, "dynamic_scale", None)   # Keras 3
-        if scale is None:
-            scale = self._optimizer.loss_scale                    # Keras 2: a tensor from 2.4 on, an object before
-        return float(np.array(scale() if callable(scale) else scale))
-
-    def weights(self):
-        return [np.array(w) for w in self._model.get_weights()]
-
-
-class SessionArm:
-    """The experiment with TensorFlow 1's graph and session, where layers are cast to float16 by hand."""
-
-    def __init__(self, tf, data, float16):
-        v1 = tf.compat.v1
-        v1.disable_eager_execution()
-        dtype = tf.float16 if float16 else tf.float32
-        self._variables = [v1.get_variable(n, initializer=data[n], use_resource=True) for n in WEIGHTS]
-        w1, b1, w2, b2 = [tf.cast(v, dtype) for v in self._variables]
-        self._x = v1.placeholder(tf.float32, [None, data["hidden_kernel"].shape[0]])
-        self._y = v1.placeholder(tf.float32, [None, 1])
-        self._factor = v1.placeholder(tf.float32, [])
-        h = tf.nn.relu(tf.matmul(tf.cast(self._x, dtype), w1) + b1)
-        p = tf.cast(tf.matmul(h, w2) + b2, tf.float32)
-        self._mse = tf.reduce_mean(tf.square(p - self._y))
-        self._loss = self._mse * self._factor
-        opt = v1.train.AdamOptimizer(float(data["learning_rate"]))
-        if float16:
-            legacy = v1.mixed_precision if hasattr(v1, "mixed_precision") else v1.train.experimental
-            self._ls = legacy.DynamicLossScale(increment_period=int(data["growth_steps"]))
-            opt = legacy.MixedPrecisionLossScaleOptimizer(opt, self._ls)
-        self._train = opt.minimize(self._loss, var_list=self._variables)
-        if float16:
-            self._scale = self._ls()
-        self._s = v1.Session()
-        self._s.run(v1.global_variables_initializer())
-
-    def step(self, x, y, factor):
-        return float(self._s.run([self._loss, self._train], {self._x: x, self._y: y, self._factor: factor})[0])
-
-    def validation_loss(self, x, y):
-        return float(self._s.run(self._mse, {self._x: x, self._y: y}))
-
-    def scale(self):
-        return float(self._s.run(self._scale))
-
-    def weights(self):
-        return self._s.run(self._variables)
-
 
 WEIGHTS = ("hidden_kernel", "hidden_bias", "output_kernel", "output_bias")
 
 
-def _set_policy(tf, name):
-    mp = tf.keras.mixed_precision
-    if hasattr(mp, "set_global_policy"):
-        mp.set_global_policy(name)
-    else:
-        mp.experimental.set_policy(name)
+class KerasArm(object):
+    """The experiment in ``tf.keras``, 2 or 3: a mixed precision policy and a train step in a ``tf.function``."""
+
+    def __init__(self, tf, data, float16):
+        self._tf = tf
+        self._factor = float(data["loss_factor"])
+        _set_policy(tf, "mixed_float16" if float16 else "float32")
+        self._model = _keras_model(tf, data)
+        decay = tf.keras.optimizers.schedules.PolynomialDecay
+        # RMSprop, because its step does not depend on the number of steps before: that counts skipped ones in some
+        # versions and not in others. Adam would begin differently after the steps that find the scale.
+        rate = decay(float(data["learning_rate"]), int(data["decay_steps"]), 0.0)
+        self._optimizer = tf.keras.optimizers.RMSprop(rate)
+        if float16:
+            self._optimizer = _with_loss_scale(tf, self._optimizer, int(data["growth_steps"]))
+        if hasattr(self._optimizer, "build"):
+            # The variables of newer optimizers have to exist before a tf.function is traced.
+            self._optimizer.build(self._model.trainable_variables)
+        self._scaled, self._unscaled = _scaling_methods(self._optimizer)
+        self._step = tf.function(self._train_step)
+
+    def step(self, x, y):
+        """Trains on one batch and returns its mean squared error."""
+        return float(self._step(x, y)) / self._factor
+
+    def error(self, x, y):
+        """Returns the mean squared error, and trains nothing."""
+        return float(self._mean_squared_error(x, y))
+
+    def scale(self):
+        """Returns the loss scale."""
+        scale = getattr(self._optimizer, "dynamic_scale", None)  # Keras 3
+        if scale is None:
+            scale = self._optimizer.loss_scale  # Keras 2: a tensor from TensorFlow 2.4 on, an object before
+        return float(np.array(scale() if callable(scale) else scale))
+
+    def weights(self):
+        """Returns the weights as arrays."""
+        return [np.array(weight) for weight in self._model.get_weights()]
+
+    def _train_step(self, x, y):
+        variables = self._model.trainable_variables
+        with self._tf.GradientTape() as tape:
+            loss = self._mean_squared_error(x, y) * self._factor
+            scaled_loss = self._scaled(loss)
+        gradients = self._unscaled(tape.gradient(scaled_loss, variables))
+        self._optimizer.apply_gradients(list(zip(gradients, variables)))
+        return loss
+
+    def _mean_squared_error(self, x, y):
+        prediction = self._tf.cast(self._model(x), self._tf.float32)
+        return self._tf.reduce_mean(self._tf.square(prediction - y))
 
 
-def _loss_scale_optimizer(tf, inner, growth):
-    mp = tf.keras.mixed_precision
-    if hasattr(mp, "LossScaleOptimizer"):
-        return mp.LossScaleOptimizer(inner, dynamic_growth_steps=growth)
-    ls = tf.compat.v1.train.experimental.DynamicLossScale(increment_period=growth)
-    return mp.experimental.LossScaleOptimizer(inner, ls)
+class SessionArm(object):
+    """The same in TensorFlow 1's way: a graph, a session, and layers that are cast to float16 by hand.
+
+    Its methods are those of `KerasArm`.
+    """
+
+    def __init__(self, tf, data, float16):
+        v1 = tf.compat.v1
+        v1.disable_eager_execution()
+        self._factor = float(data["loss_factor"])
+        self._x = v1.placeholder(tf.float32, [None, data["hidden_kernel"].shape[0]])
+        self._y = v1.placeholder(tf.float32, [None, 1])
+        self._variables = [v1.get_variable(name, initializer=data[name], use_resource=True) for name in WEIGHTS]
+        prediction = self._forward(tf, tf.float16 if float16 else tf.float32)
+        self._error = tf.reduce_mean(tf.square(prediction - self._y))
+        self._loss = self._error * self._factor
+
+        done = v1.train.get_or_create_global_step()
+        rate = v1.train.polynomial_decay(float(data["learning_rate"]), done, int(data["decay_steps"]), 0.0)
+        optimizer = v1.train.RMSPropOptimizer(rate)
+        self._scale = None
+        if float16:
+            experimental = getattr(v1, "mixed_precision", None) or v1.train.experimental
+            loss_scale = experimental.DynamicLossScale(increment_period=int(data["growth_steps"]))
+            optimizer = experimental.MixedPrecisionLossScaleOptimizer(optimizer, loss_scale)
+            self._scale = loss_scale()
+        self._train = optimizer.minimize(self._loss, global_step=done, var_list=self._variables)
+        self._session = v1.Session()
+        self._session.run(v1.global_variables_initializer())
+
+    def step(self, x, y):
+        loss, _ = self._session.run([self._loss, self._train], {self._x: x, self._y: y})
+        return float(loss) / self._factor
+
+    def error(self, x, y):
+        return float(self._session.run(self._error, {self._x: x, self._y: y}))
+
+    def scale(self):
+        return float(self._session.run(self._scale))
+
+    def weights(self):
+        return self._session.run(self._variables)
+
+    def _forward(self, tf, dtype):
+        hidden_kernel, hidden_bias, output_kernel, output_bias = [tf.cast(v, dtype) for v in self._variables]
+        hidden = tf.nn.relu(tf.matmul(tf.cast(self._x, dtype), hidden_kernel) + hidden_bias)
+        return tf.cast(tf.matmul(hidden, output_kernel) + output_bias, tf.float32)
+
+
+ARMS = {"keras": KerasArm, "session": SessionArm}
 
 
 def train(arm, data, float16, burst):
-    rec = {"losses": [], "scales": [], "applied": []}
-    first = before = arm.weights()
-    f = data["loss_factor"].astype("float32")
-    t = time.time()
-    for i, (rows, bad) in enumerate(zip(data["batches"], data["bad"])):
-        if bad and not burst:
+    """Trains on every batch of `data` and returns what happened, ready for ``json.dumps``.
+
+    Args:
+        arm: A `KerasArm` or `SessionArm`.
+        data: A dict of arrays, see ``tfls_patch.demo.data``.
+        float16: Whether there is a loss scale to record.
+        burst: Whether the batches that are marked bad are fed, as NaN, or left out.
+
+    Returns:
+        A dict: per step ``loss``, ``scale`` (the one that the step used) and ``applied`` (a bit of a weight changed);
+        and ``final_scale``, ``validation_loss``, ``weights_changed``, ``weights_finite``.
+    """
+    steps = {"loss": [], "scale": [], "applied": []}
+    first = weights = arm.weights()
+    for rows, is_bad in zip(data["batches"], data["bad"]):
+        if is_bad and not burst:
             continue
-        x, y = data["x_train"][rows], data["y_train"][rows]
-        if bad:
-            x = x * np.float32("nan")
-        rec["scales"].append(arm.scale() if float16 else None)
-        rec["losses"].append(arm.step(x, y, f) / float(f))
-        after = arm.weights()
-        rec["applied"].append(any(a.tobytes() != b.tobytes() for a, b in zip(before, after)))
-        before = after
-    rec["seconds"] = time.time() - t
-    rec["final_scale"] = arm.scale() if float16 else None
-    rec["val"] = arm.validation_loss(data["x_val"], data["y_val"])
-    rec["finite"] = all(np.isfinite(w).all() for w in before)
-    rec["changed"] = any(a.tobytes() != b.tobytes() for a, b in zip(first, before))
-    return rec
+        x = np.full_like(data["x_train"][rows], np.nan) if is_bad else data["x_train"][rows]
+        steps["scale"].append(arm.scale() if float16 else None)
+        steps["loss"].append(arm.step(x, data["y_train"][rows]))
+        before, weights = weights, arm.weights()
+        steps["applied"].append(_differ(before, weights))
+    return dict(
+        steps,
+        final_scale=arm.scale() if float16 else None,
+        validation_loss=arm.error(data["x_validation"], data["y_validation"]),
+        weights_changed=_differ(first, weights),
+        weights_finite=all(bool(np.isfinite(weight).all()) for weight in weights),
+    )
 
 
-def main(argv=None):
-    args = parse_arguments(argv)
-    if args.patched:
-        use_patch()
+def main(arguments=None):
+    """Runs the probe or one arm, and prints its result."""
+    options = _options(arguments)
+    if options.probe:
+        print(json.dumps(_probe()))
+        return
+    if options.patched:
+        tfls_patch = _patch()
+    elif "tfls_patch" in sys.modules:
+        sys.exit("this arm is to be stock, but something has imported tfls_patch at start-up")
     import tensorflow as tf
-    data = dict(np.load(args.data))
-    arm = (KerasArm if args.api == "keras" else SessionArm)(tf, data, args.float16)
-    print(json.dumps(train(arm, data, args.float16, args.burst)))
+
+    with np.load(options.data) as archive:
+        data = dict(archive)
+    arm = ARMS[options.api](tf, data, options.float16)
+    if options.patched and not tfls_patch.status().patched:
+        sys.exit("tfls_patch has patched nothing here:\n%s" % tfls_patch.status())
+    print(json.dumps(train(arm, data, options.float16, options.burst)))
+
+
+def _options(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--probe", action="store_true", help="print which versions are here, and train nothing")
+    parser.add_argument("--api", choices=sorted(ARMS), help="the API to train with")
+    parser.add_argument("--data", help="the .npz file")
+    parser.add_argument("--float16", action="store_true", help="float16 with a dynamic loss scale, instead of float32")
+    parser.add_argument("--patched", action="store_true", help="call tfls_patch.apply() before TensorFlow is imported")
+    parser.add_argument("--burst", action="store_true", help="feed NaN in the steps that the data mark as bad")
+    return parser.parse_args(arguments)
+
+
+def _probe():
+    """Says which TensorFlow and which Keras a script gets here."""
+    import tensorflow as tf
+
+    keras = getattr(tf.keras, "__version__", None)
+    if keras is None:  # TensorFlow 2.13 to 2.15, where it is that of the package keras
+        keras = importlib.import_module("keras").__version__
+    return {
+        "tensorflow": tf.__version__,
+        "keras": keras,
+        "has_tf_keras": importlib.util.find_spec("tf_keras") is not None,
+    }
+
+
+def _patch():
+    """Does what a training script does at its top, with the ``tfls_patch`` that this file belongs to."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    # First on the path for this import only: were root site-packages, a backport there could hide the standard library.
+    sys.path.insert(0, root)
+    import tfls_patch
+
+    sys.path.remove(root)
+    tfls_patch.apply()
+    return tfls_patch
+
+
+def _set_policy(tf, name):
+    mixed_precision = tf.keras.mixed_precision
+    if hasattr(mixed_precision, "set_global_policy"):
+        mixed_precision.set_global_policy(name)
+    else:  # before TensorFlow 2.4
+        mixed_precision.experimental.set_policy(name)
+
+
+def _keras_model(tf, data):
+    inputs, hidden = data["hidden_kernel"].shape
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input(shape=(inputs,), dtype="float32"),
+            tf.keras.layers.Dense(hidden, activation="relu"),
+            tf.keras.layers.Dense(1),
+        ]
+    )
+    model.set_weights([data[name] for name in WEIGHTS])
+    return model
+
+
+def _with_loss_scale(tf, optimizer, growth_steps):
+    mixed_precision = tf.keras.mixed_precision
+    if hasattr(mixed_precision, "LossScaleOptimizer"):
+        return mixed_precision.LossScaleOptimizer(optimizer, dynamic_growth_steps=growth_steps)
+    # Before TensorFlow 2.4 the settings are those of an object of its own.
+    loss_scale = tf.compat.v1.train.experimental.DynamicLossScale(increment_period=growth_steps)
+    return mixed_precision.experimental.LossScaleOptimizer(optimizer, loss_scale)
+
+
+def _scaling_methods(optimizer):
+    """Returns the functions that scale the loss and unscale the gradients; they do nothing without a loss scale."""
+
+    def unchanged(value):
+        return value
+
+    if hasattr(optimizer, "scale_loss"):  # Keras 3, where apply_gradients does the unscaling
+        return optimizer.scale_loss, unchanged
+    if hasattr(optimizer, "get_scaled_loss"):
+        return optimizer.get_scaled_loss, optimizer.get_unscaled_gradients
+    return unchanged, unchanged
+
+
+def _differ(old, new):
+    # As bytes: NaN is not equal to itself.
+    return any(a.tobytes() != b.tobytes() for a, b in zip(old, new))
 
 
 if __name__ == "__main__":

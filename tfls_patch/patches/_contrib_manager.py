@@ -19,28 +19,28 @@ def _replace_update(original, module):
     def update_loss_scale(self, finite_grads):
         import tensorflow as tf
 
-        lib = tf.compat.v1
+        lib, tf1 = tf.compat.v2, tf.compat.v1
         bounds = _bounds.for_update(self, finite_grads)
 
         def multiply_by(ratio):
             new_scale = scaling.bounded(lib, self._loss_scale * ratio, bounds)
-            return tf.group(lib.assign(self._loss_scale, new_scale), self._reset_stats())
+            return tf.group(tf1.assign(self._loss_scale, new_scale), self._reset_stats())
 
         def count_good():
-            return lib.assign_add(self._num_good_steps, 1).op
+            return tf1.assign_add(self._num_good_steps, 1).op
 
         def count_bad():
-            return tf.group(lib.assign_add(self._num_bad_steps, 1), lib.assign(self._num_good_steps, 0))
+            return tf.group(tf1.assign_add(self._num_bad_steps, 1), tf1.assign(self._num_good_steps, 0))
 
         def take_step():
             due = scaling.growth_is_due(lib, self._num_good_steps, self._incr_every_n_steps)
-            return lib.cond(due, lambda: multiply_by(self._incr_ratio), count_good)
+            return tf1.cond(due, lambda: multiply_by(self._incr_ratio), count_good)
 
         def skip_step():
             due = scaling.growth_is_due(lib, self._num_bad_steps, self._decr_every_n_nan_or_inf)
-            return lib.cond(due, lambda: multiply_by(self._decr_ratio), count_bad)
+            return tf1.cond(due, lambda: multiply_by(self._decr_ratio), count_bad)
 
-        return lib.cond(finite_grads, take_step, skip_step)
+        return tf1.cond(finite_grads, take_step, skip_step)
 
     return update_loss_scale
 

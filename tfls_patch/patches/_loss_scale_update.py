@@ -47,7 +47,7 @@ def _replace_update(names, vote, original, module):
     def update(self, grads):
         import tensorflow as tf
 
-        lib = tf.compat.v1
+        lib, tf1 = tf.compat.v2, tf.compat.v1
         scale, good = getattr(self, names.scale), getattr(self, names.good)
         growth_interval, multiplier = getattr(self, names.growth_interval), getattr(self, names.multiplier)
         finite = vote(module._is_all_finite, tf.nest.flatten(grads))
@@ -63,12 +63,12 @@ def _replace_update(names, vote, original, module):
             return change_to(scaling.after_growth(lib, scale, multiplier, bounds))
 
         def take_step():
-            return lib.cond(scaling.growth_is_due(lib, good, growth_interval), grow, count)
+            return tf1.cond(scaling.growth_is_due(lib, good, growth_interval), grow, count)
 
         def skip_step():
             return change_to(scaling.after_overflow(lib, scale, multiplier, bounds))
 
-        return lib.cond(finite, take_step, skip_step), finite
+        return tf1.cond(finite, take_step, skip_step), finite
 
     return update
 

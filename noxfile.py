@@ -1,0 +1,170 @@
+"""Test sessions. ``dev.py`` runs them on a machine that has only Python and pip.
+
+    nox -s tests                    unit, contract and integration tests on the newest TensorFlow
+    nox -s "matrix(tf='2.4')"       the same on one row of tests/matrix.py; `nox -s matrix` for all of them
+    nox -s demo                     the demonstration
+    nox -s lint
+    nox -s packaging
+
+All tests run against a wheel in a folder that has no ``tfls_patch`` of its own, so it is the wheel that is tested.
+What follows ``--`` goes to pytest, or to the demo.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+import matrix as table  # noqa: E402  (it is not a package that could be installed)
+
+SUITES = ["tests/unit", "tests/contract", "tests/integration"]
+TEST_TOOLS = ["pytest", "hypothesis"]
+# The wheel to test, if dev.py has built one for several runs of nox.
+WHEEL = "TEST_WHEEL"
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["lint", "tests"]
+nox.options.default_venv_backend = "uv"
+nox.options.error_on_missing_interpreters = True
+
+
+def _python_of_newest():
+    """Choose the Python for the newest TensorFlow: the one in use if there is a TensorFlow for it."""
+    if "%d.%d" % sys.version_info[:2] in table.NEWEST_PYTHONS:
+        return None  # nox takes its own
+    found = filter(None, map(table.find_interpreter, table.NEWEST_PYTHONS))
+    # None on the machine: uv can fetch one.
+    return next(found, table.NEWEST_PYTHONS[0])
+
+
+@nox.session(python=_python_of_newest())
+def tests(session):
+    """Run the tests on the newest TensorFlow, with tf_keras beside it."""
+    python = _python_of(session)
+    _install(session, python, *table.NEWEST)
+    _run_suites(session, python, Path(session.create_tmp()), env={})
+
+
+@nox.session(venv_backend="none")
+@nox.parametrize("tf", [row.tf for row in table.ROWS])
+def matrix(session, tf):
+    """Run the tests on one row of the matrix, in an environment that is removed afterwards."""
+    row = table.row(tf)
+    interpreter = table.find_interpreter(row.python)
+    if interpreter is None:
+        session.error("Python %s, which TensorFlow %s needs here, was not found" % (row.python, tf))
+    folder = ROOT / ".nox" / ("row-" + tf)
+    try:
+        session.run("uv", "venv", "--quiet", "--clear", "--python", interpreter, str(folder / "env"), external=True)
+        python = str(folder / "env" / "bin" / "python")
+        _install(session, python, row.package, *row.pins)
+        _run_suites(session, python, folder, row.env)
+    finally:
+        shutil.rmtree(str(folder), ignore_errors=True)
+
+
+@nox.session(python=_python_of_newest())
+def demo(session):
+    """Run the demonstration on the newest TensorFlow, with tf_keras beside it."""
+    python = _python_of(session)
+    _install(session, python, *table.NEWEST, "%s[demo]" % _wheel(session))
+    session.run("python", "-m", "tfls_patch", "demo", *session.posargs, env=_environment({}))
+
+
+@nox.session
+def lint(session):
+    """Check the style, and the syntax with the oldest Python that has to read it."""
+    session.install("flake8")
+    session.run("flake8")
+    oldest = table.find_interpreter("3.6")
+    if oldest is None:
+        session.error("Python 3.6 was not found")
+    files = [ROOT / "setup.py"]
+    for folder in ["tfls_patch"] + SUITES:
+        files += sorted((ROOT / folder).rglob("*.py"))
+    check = "import sys\nfor f in sys.argv[1:]: compile(open(f, encoding='utf-8').read(), f, 'exec')"
+    session.run(oldest, "-c", check, *map(str, files), external=True, log=False)
+
+
+@nox.session
+def packaging(session):
+    """Build the distributions, install them into real interpreters and see what start-up does."""
+    session.install(*TEST_TOOLS, "uv")
+    session.run("pytest", *(session.posargs or ["tests/packaging"]))
+
+
+@nox.session(venv_backend="none")
+def wheel(session):
+    """Build the wheel into the folder given after ``--``."""
+    _build(session, Path(session.posargs[0]))
+
+
+def _python_of(session):
+    return str(Path(session.bin) / "python")
+
+
+def _install(session, python, *requirements):
+    session.run("uv", "pip", "install", "--python", python, *requirements, external=True)
+
+
+def _run_suites(session, python, folder, env):
+    """Install our wheel beside the TensorFlow that is there, then run the tests on the two."""
+    before = _installed(session, python)
+    _install(session, python, _wheel(session))
+    lost = before - _installed(session, python)
+    if lost:
+        session.error("installing tfls-patch changed %s" % ", ".join(sorted(lost)))
+
+    # Held at what TensorFlow was installed with; pytest alone would move the typing-extensions that TF 2.4 pins.
+    held = folder / "installed.txt"
+    held.write_text("\n".join(sorted(before)))
+    _install(session, python, "--constraint", str(held), *TEST_TOOLS)
+
+    tree = _tree_without_package(folder / "tree")
+    with session.chdir(str(tree)):
+        session.run(python, "-m", "pytest", *(session.posargs or SUITES), env=_environment(env), external=True)
+
+
+def _installed(session, python):
+    """Return what is installed, as a set of ``name==version``."""
+    frozen = session.run("uv", "pip", "freeze", "--python", python, external=True, silent=True, log=False)
+    return {line for line in frozen.splitlines() if "==" in line}
+
+
+def _tree_without_package(tree):
+    """Copy what the tests read, but not the package: Python would find it before the installed one."""
+    shutil.rmtree(str(tree), ignore_errors=True)
+    leave = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
+
+    def ignore(folder, names):
+        package = {"tfls_patch", "build", "dist"} if Path(folder) == ROOT else set()
+        return leave(folder, names) | package
+
+    shutil.copytree(str(ROOT), str(tree), ignore=ignore)
+    return tree
+
+
+def _environment(extra):
+    """Return the environment for a run of ours; None takes a variable away."""
+    ours = {name: None for name in os.environ if name.startswith("TFLS_PATCH") or name == "PYTHONPATH"}
+    return {**ours, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", **extra}
+
+
+def _wheel(session):
+    """Return the path of the wheel to test, building it the first time."""
+    if WHEEL not in os.environ:
+        folder = ROOT / ".nox" / "wheel"
+        shutil.rmtree(str(folder), ignore_errors=True)
+        _build(session, folder)
+        os.environ[WHEEL] = str(next(folder.glob("*.whl")))
+    return os.environ[WHEEL]
+
+
+def _build(session, folder):
+    # By way of the sdist, so a file that it lacks is missed, and nothing stale in build/ gets into the wheel.
+    session.run("uv", "build", "--quiet", "--out-dir", str(folder), str(ROOT), external=True)

@@ -1,0 +1,134 @@
+"""The contract on a real TensorFlow: each scenario in a process of its own (see ``scenarios/``)."""
+
+import json
+import os
+
+import pytest
+
+# The version is read in a process of its own: this one must stay without TensorFlow, to be quick and clean.
+from versions import HAS_TF_KERAS, VERSION
+
+ORDERS = [
+    "ours first",
+    "tensorflow first",
+    "tensorflow first, keras late",
+    "keras first",
+    "compat.v1",
+    "apply first",
+    "reverted before",
+    "threads",
+    "killed",
+]
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_every_surface_follows_the_rule_and_costs_no_more_than_stock(scenario, mode):
+    print(scenario("rule", mode))
+
+
+def test_a_stalled_custom_loop_trains_when_patched(scenario):
+    scenario("stall", "loop")
+
+
+@pytest.mark.skipif(VERSION < (2, 1), reason="Keras has no policy mixed_float16 before TF 2.1")
+def test_a_stalled_model_fit_trains_when_patched(scenario):
+    scenario("stall", "fit")
+
+
+def test_revert_gives_back_the_very_originals(scenario):
+    scenario("revert")
+
+
+def test_instances_subclasses_configs_and_copies_go_on_working(scenario):
+    scenario("instances")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_patch_is_in_place_whatever_is_imported_first(scenario, order):
+    scenario("imports", order)
+
+
+def test_nothing_is_said_that_stock_does_not_say(scenario):
+    said = [{line for line in scenario("quiet", how).splitlines() if line.startswith("SAID")} for how in ("stock", "patched")]
+    assert said[1] <= said[0]
+
+
+def test_float16_operands_are_scaled_exactly_down_to_the_smallest_scale(scenario):
+    scenario("float16")
+
+
+@pytest.mark.skipif(not (2, 1) <= VERSION < (2, 8), reason="TF 2.1 - 2.7 have LossScaleGradientTape")
+def test_the_gradient_tape_retries_down_to_the_floor(scenario):
+    scenario("tape")
+
+
+@pytest.mark.skipif(VERSION < (2, 1), reason="MirroredStrategy takes loss scaling in a custom loop from TF 2.1 on")
+def test_replicas_agree(scenario):
+    scenario("mirrored")
+
+
+@pytest.mark.parametrize("case", ["foreign", "parameters", "newer", "older"])
+def test_what_is_unknown_is_refused_and_left_alone(scenario, case):
+    scenario("refused", case)
+
+
+def test_strict_mode_fails_the_import_of_an_unsupported_build(python):
+    code = (
+        "import tfls_patch\n"
+        "from tfls_patch import _registry\n"
+        "_registry.TABLE = _registry.TABLE[:1] + tuple(r for r in _registry.TABLE if r.package != 'tensorflow')\n"
+        "_registry.release = lambda text: (1, 13)\n"
+        "for attempt in (1, 2):\n"
+        "    try:\n"
+        "        import tensorflow\n"
+        "    except tfls_patch.UnsupportedVersionError as error:\n"
+        "        print('refused', attempt)\n"
+    )
+    assert python("-c", code, TFLS_PATCH_STRICT="1").stdout.split() == ["refused", "1", "refused", "2"]
+    relaxed = python("-c", code, PYTHONWARNINGS="default")
+    assert relaxed.returncode == 0 and "refused" not in relaxed.stdout
+    assert len([line for line in relaxed.stderr.splitlines() if "TflsPatchWarning" in line]) <= 2
+
+
+def test_status_on_the_command_line(python):
+    finished = python("-m", "tfls_patch", "status", "--json")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    status = json.loads(finished.stdout[finished.stdout.index("{") :])
+    assert status["min_scale"] == {"value": 2.0 ** -14, "source": "default"}
+    assert {target["state"] for target in status["targets"]} <= {"patched", "absent", "pending"}
+    tensorflow = status["packages"][0]
+    assert tensorflow["name"] == "tensorflow" and tensorflow["found"] == "imported"
+    assert tuple(int(part) for part in tensorflow["version"].split(".")[:2]) == VERSION
+    killed = python("-m", "tfls_patch", "status", TFLS_PATCH="0")
+    assert killed.returncode == 1 and "kill switch" in killed.stdout
+
+
+def test_run_runs_an_unmodified_script_patched(python, tmp_path):
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "train.py"
+    script.write_text(
+        "import sys, os, helper\n"
+        "import tensorflow as tf\n"
+        "from tensorflow.python.training.experimental.loss_scale import DynamicLossScale\n"
+        "if __name__ == '__main__':\n"
+        "    print('ARGV', sys.argv[1:], os.path.basename(sys.argv[0]), DynamicLossScale.update.__globals__['__name__'])\n"
+        "    import tfls_patch; print('MIN', tfls_patch.status().min_scale)\n"
+        "    sys.exit(7)\n"
+    )
+    (tmp_path / "scripts" / "helper.py").write_text("")
+    finished = python("-m", "tfls_patch", "run", "--min-scale", "1e-3", str(script), "--rate", "-m", "3")
+    assert finished.returncode == 7, finished.stderr
+    assert "ARGV ['--rate', '-m', '3'] train.py tfls_patch.patches._loss_scale_update" in finished.stdout
+    assert "0.001" in finished.stdout and "argument" in finished.stdout
+    finished = python("-m", "tfls_patch", "run", "-m", "train", "--min-scale", "5", PYTHONPATH=_path(script.parent))
+    assert finished.returncode == 7 and "ARGV ['--min-scale', '5']" in finished.stdout, finished.stderr
+
+
+def _path(folder):
+    return os.pathsep.join([str(folder)] + ([os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []))
+
+
+@pytest.mark.skipif(not HAS_TF_KERAS, reason="tf_keras is not in this environment")
+def test_keras_3_and_tf_keras_are_patched_side_by_side(scenario):
+    scenario("revert", TF_USE_LEGACY_KERAS=None)
+    scenario("revert", TF_USE_LEGACY_KERAS="1")

@@ -1,0 +1,18 @@
+"""Builds the distributions, once for all tests."""
+
+from collections import namedtuple
+
+import pytest
+
+from environments import copy_of_source, uv
+
+Distributions = namedtuple("Distributions", ["sdist", "wheel"])
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory):
+    """The sdist, and the wheel built from it."""
+    folder = tmp_path_factory.mktemp("distributions")
+    source = copy_of_source(folder / "source")
+    uv("build", "--out-dir", folder, source)
+    return Distributions(next(folder.glob("*.tar.gz")), next(folder.glob("*.whl")))

@@ -1,0 +1,103 @@
+"""Command line: ``python -m tfls_patch {status,run,demo}``, also installed as ``tfls-patch``.
+
+Exit status: 0 all is well, 1 not patched (``status``) or an expectation failed (``demo``), 2 misuse. ``run`` exits as the
+script that it runs.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+
+import tfls_patch
+from tfls_patch import _run, _settings
+
+
+def main(arguments=None):
+    """Runs one command; returns the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    return options.handle(options, parser)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="tfls_patch", description=tfls_patch.__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version="tfls_patch " + tfls_patch.__version__)
+    commands = parser.add_subparsers(dest="command", metavar="{status,run,demo}")
+    _add_status(commands)
+    _add_run(commands)
+    _add_demo(commands)
+    return parser
+
+
+def _add_status(commands):
+    command = commands.add_parser("status", help="what was found here, what is patched, and why")
+    command.add_argument("--json", action="store_true", help="the same for programs")
+    command.set_defaults(handle=_status)
+
+
+def _add_run(commands):
+    command = commands.add_parser(
+        "run",
+        help="run an unmodified training script patched",
+        usage="%(prog)s [--min-scale X] [--max-scale Y] (script.py | -m module) [argument ...]",
+    )
+    command.add_argument("--min-scale", type=float, metavar="X", help="the floor (default: 2**-14)")
+    command.add_argument("--max-scale", type=float, metavar="Y", help="the ceiling (default: 2**126)")
+    command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
+    command.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")
+    command.set_defaults(handle=_run_command)
+
+
+def _add_demo(commands):
+    from tfls_patch import demo
+
+    command = commands.add_parser("demo", help="train stock and patched side by side, and draw what happens")
+    demo.add_arguments(command)
+    command.set_defaults(handle=lambda options, parser: demo.run(options))
+
+
+def _status(options, parser):
+    """Imports what is installed, so that the answer is what a program would get, not a guess."""
+    for package in ("tensorflow", "keras", "tf_keras"):
+        _import_quietly(package)
+    status = tfls_patch.status()
+    print(json.dumps(status.to_dict(), indent=2) if options.json else status)
+    refused = [target for target in status.targets if target.state == "refused"]
+    return 0 if status.patched and not refused else 1
+
+
+def _import_quietly(package):
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        module = importlib.import_module(package)
+        getattr(module, "keras", None)  # loads tf.keras where it is lazy
+    except ImportError as error:
+        if error.name != package:  # it is installed, and broken: that is news
+            sys.stderr.write("tfls_patch: import %s: %s: %s\n" % (package, type(error).__name__, error))
+    except Exception as error:
+        sys.stderr.write("tfls_patch: import %s: %s: %s\n" % (package, type(error).__name__, error))
+
+
+def _run_command(options, parser):
+    module, script = options.module, options.script
+    if not (module or script):
+        parser.error("run: name a script, or -m and a module")
+    try:
+        tfls_patch.apply(options.min_scale, options.max_scale)
+    except ValueError as error:
+        parser.error("run: %s" % error)
+    except tfls_patch.UnsupportedVersionError as error:
+        sys.stderr.write("tfls_patch: %s\n" % error)
+    _settings.export(tfls_patch.status())
+    if module:
+        return _run.module(module[0], module[1:])
+    return _run.script(script[0], script[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
