@@ -1,7 +1,7 @@
 """Test sessions. ``dev.py`` runs them on a machine that has only Python and pip.
 
     nox -s tests                    unit, contract and integration tests on the newest TensorFlow
-    nox -s "matrix(tf='2.4')"       the same on one row of tests/matrix.py; `nox -s matrix` for all of them
+    nox -s "matrix(tf='2.4')"       what depends on the version, on one row of tests/matrix.py; `nox -s matrix` for all of them
     nox -s demo                     the demonstration
     nox -s lint
     nox -s packaging
@@ -44,9 +44,9 @@ def _python_of_newest():
 
 @nox.session(python=_python_of_newest())
 def tests(session):
-    """Run the tests on the newest TensorFlow, with tf_keras beside it."""
+    """Run all tests on the newest TensorFlow, with tf_keras and JAX beside it."""
     python = _python_of(session)
-    _install(session, python, *table.NEWEST)
+    _install(session, python, *table.NEWEST, "jax")  # Keras 3 runs on it too
     _run_suites(session, python, Path(session.create_tmp()), env={})
 
 
@@ -63,7 +63,7 @@ def matrix(session, tf):
         session.run("uv", "venv", "--quiet", "--clear", "--python", interpreter, str(folder / "env"), external=True)
         python = str(folder / "env" / "bin" / "python")
         _install(session, python, row.package, *row.pins)
-        _run_suites(session, python, folder, row.env)
+        _run_suites(session, python, folder, row.env, "-m", "not once")
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
 
@@ -112,7 +112,7 @@ def _install(session, python, *requirements):
     session.run("uv", "pip", "install", "--python", python, *requirements, external=True)
 
 
-def _run_suites(session, python, folder, env):
+def _run_suites(session, python, folder, env, *options):
     """Install our wheel beside the TensorFlow that is there, then run the tests on the two."""
     before = _installed(session, python)
     _install(session, python, _wheel(session))
@@ -127,7 +127,7 @@ def _run_suites(session, python, folder, env):
 
     tree = _tree_without_package(folder / "tree")
     with session.chdir(str(tree)):
-        session.run(python, "-m", "pytest", *(session.posargs or SUITES), env=_environment(env), external=True)
+        session.run(python, "-m", "pytest", *(session.posargs or SUITES), *options, env=_environment(env), external=True)
 
 
 def _installed(session, python):

@@ -55,7 +55,7 @@ class TripWire(object):
 
 
 class _RegisteringLoader(object):
-    """Stands in for a loader until the module is executed, then leaves no trace of itself."""
+    """Stands in for a loader until the module is created, then leaves no trace of itself, not even in a traceback."""
 
     def __init__(self, loader, register):
         self._loader = loader
@@ -65,14 +65,10 @@ class _RegisteringLoader(object):
         return getattr(self._loader, name)
 
     def create_module(self, spec):
-        """Part of the import protocol."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module):
-        """Part of the import protocol."""
-        module.__spec__.loader = module.__loader__ = self._loader
+        """Part of the import protocol: its last step before the module's own code runs."""
+        spec.loader = self._loader
         self._register()
-        self._loader.exec_module(module)
+        return self._loader.create_module(spec)
 
 
 class Refusal(object):

@@ -62,6 +62,11 @@ def is_in_place(entry):
     return vars(entry.owner).get(entry.name) is entry.replacement
 
 
+def is_current(entry):
+    """Whether the owner is still the class that its module has, which a reload changes."""
+    return entry.owner is entry.module or vars(entry.module).get(entry.owner.__name__) is entry.owner
+
+
 def _restore(entry):
     if entry.was_own:
         setattr(entry.owner, entry.name, entry.original)

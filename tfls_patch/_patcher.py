@@ -10,7 +10,7 @@ import threading
 import warnings
 
 from tfls_patch import _activation, _bounds, _log, _settings
-from tfls_patch._ledger import Ledger, is_in_place
+from tfls_patch._ledger import Ledger, is_current, is_in_place
 from tfls_patch._registry import LEAVES, row_for, supported, targets_of, version_text
 from tfls_patch.errors import TflsPatchWarning, UnsupportedVersionError
 
@@ -146,7 +146,9 @@ class Patcher(object):
             )
 
     def _is_patched(self, leaf, module):
-        return any(entry.module is module for entry in self._ledger.entries(leaf))
+        """Whether the ledger has this very module: a purged or reloaded one has other classes under the same name."""
+        entries = self._ledger.entries(leaf)
+        return bool(entries) and all(entry.module is module and is_current(entry) for entry in entries)
 
     def _refuse(self, package, error):
         """All or nothing: what was patched of this package before goes back."""

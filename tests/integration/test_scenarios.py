@@ -8,17 +8,9 @@ import pytest
 # The version is read in a process of its own: this one must stay without TensorFlow, to be quick and clean.
 from versions import HAS_TF_KERAS, VERSION
 
-ORDERS = [
-    "ours first",
-    "tensorflow first",
-    "tensorflow first, keras late",
-    "keras first",
-    "compat.v1",
-    "apply first",
-    "reverted before",
-    "threads",
-    "killed",
-]
+#: Whatever depends on how a TensorFlow imports its parts is tried on each of them; the rest once, on the newest.
+ORDERS = ["ours first", "tensorflow first, keras late", "keras first", "threads"]
+ORDERS_TRIED_ONCE = ["tensorflow first", "compat.v1", "apply first", "reverted before", "killed"]
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])
@@ -26,13 +18,8 @@ def test_every_surface_follows_the_rule_and_costs_no_more_than_stock(scenario, m
     print(scenario("rule", mode))
 
 
-def test_a_stalled_custom_loop_trains_when_patched(scenario):
-    scenario("stall", "loop")
-
-
-@pytest.mark.skipif(VERSION < (2, 1), reason="Keras has no policy mixed_float16 before TF 2.1")
-def test_a_stalled_model_fit_trains_when_patched(scenario):
-    scenario("stall", "fit")
+def test_stalled_training_goes_on_when_patched(scenario):
+    scenario("stall")
 
 
 def test_revert_gives_back_the_very_originals(scenario):
@@ -43,14 +30,13 @@ def test_instances_subclasses_configs_and_copies_go_on_working(scenario):
     scenario("instances")
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", ORDERS + [pytest.param(each, marks=pytest.mark.once) for each in ORDERS_TRIED_ONCE])
 def test_the_patch_is_in_place_whatever_is_imported_first(scenario, order):
     scenario("imports", order)
 
 
 def test_nothing_is_said_that_stock_does_not_say(scenario):
-    said = [{line for line in scenario("quiet", how).splitlines() if line.startswith("SAID")} for how in ("stock", "patched")]
-    assert said[1] <= said[0]
+    scenario("quiet")
 
 
 def test_float16_operands_are_scaled_exactly_down_to_the_smallest_scale(scenario):
@@ -67,11 +53,11 @@ def test_replicas_agree(scenario):
     scenario("mirrored")
 
 
-@pytest.mark.parametrize("case", ["foreign", "parameters", "newer", "older"])
-def test_what_is_unknown_is_refused_and_left_alone(scenario, case):
-    scenario("refused", case)
+def test_what_is_unknown_is_refused_and_left_alone(scenario):
+    scenario("refused")
 
 
+@pytest.mark.once
 def test_strict_mode_fails_the_import_of_an_unsupported_build(python):
     code = (
         "import tfls_patch\n"
@@ -103,6 +89,7 @@ def test_status_on_the_command_line(python):
     assert killed.returncode == 1 and "kill switch" in killed.stdout
 
 
+@pytest.mark.once
 def test_run_runs_an_unmodified_script_patched(python, tmp_path):
     (tmp_path / "scripts").mkdir()
     script = tmp_path / "scripts" / "train.py"
@@ -132,3 +119,8 @@ def _path(folder):
 def test_keras_3_and_tf_keras_are_patched_side_by_side(scenario):
     scenario("revert", TF_USE_LEGACY_KERAS=None)
     scenario("revert", TF_USE_LEGACY_KERAS="1")
+
+
+@pytest.mark.once
+def test_keras_3_on_jax_follows_the_rule(scenario):
+    scenario("keras_3_backend", "jax")

@@ -1,37 +1,46 @@
-"""No AutoGraph, deprecation or other warning comes from the patch: usage ``quiet.py stock|patched``, prints what is said."""
+"""No AutoGraph, deprecation or other warning comes from the patch: what is said patched, stock said before."""
 
 import logging
-import sys
 import warnings
 
 warnings.simplefilter("always")
 
 import surfaces
-from surfaces import tf
-
-if sys.argv[1] == "patched":
-    import tfls_patch
-
-surfaces.tf1.enable_eager_execution()
-said = []
 
 
 class Listener(logging.Handler):
+    def __init__(self):
+        super(Listener, self).__init__(logging.WARNING)
+        self.said = []
+
     def emit(self, record):
-        said.append("log: " + record.getMessage().splitlines()[0])
+        self.said.append("log: " + record.getMessage())
 
 
+def said_while_training():
+    """Trains every surface and returns what was logged or warned, without what differs from run to run."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del listener.said[:]
+        for name, make in sorted(surfaces.surfaces("eager").items()):
+            surface = make(4.0, 2)
+            for m in (1.0, 1.0, float("inf"), 1.0):
+                surface.step(m)
+    texts = listener.said + ["warning: " + str(each.message) for each in caught]
+    return {text.splitlines()[0].split(" at 0x")[0] for text in texts if "retracing" not in text}
+
+
+surfaces.start("eager")
+listener = Listener()
 logger = logging.getLogger("tensorflow")
-logger.addHandler(Listener())
+logger.addHandler(listener)
 logger.setLevel(logging.WARNING)
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    for name, make in sorted(surfaces.surfaces("eager").items()):
-        surface = make(4.0, 2)
-        for m in (1.0, 1.0, float("inf"), 1.0):
-            surface.step(m)
-said.extend("warning: " + str(each.message).splitlines()[0] for each in caught)
-# Object addresses and retracing counts differ from run to run.
-for text in sorted({text.split(" at 0x")[0] for text in said if "retracing" not in text}):
-    print("SAID " + text)
-print("OK")
+stock = said_while_training()
+
+import tfls_patch
+
+assert tfls_patch.apply().patched
+more = said_while_training() - stock
+if more:
+    surfaces.fail("said only when patched: %s" % sorted(more))
+print("OK, and stock said %d things" % len(stock))

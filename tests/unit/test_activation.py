@@ -1,0 +1,193 @@
+"""Import mechanics, with small fakes: each in a process of its own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FAKE_LEAF = """
+def _is_all_finite(grads):
+    return all(grads)
+
+class LossScale(object):
+    pass
+
+class DynamicLossScale(LossScale):
+    def update(self, grads):
+        self._current_loss_scale, self._num_good_steps, self._increment_period, self._multiplier
+        return reduce, _is_all_finite(grads)
+
+class FixedLossScale(LossScale):
+    def __init__(self, loss_scale_value):
+        self._loss_scale_value = loss_scale_value
+"""
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Returns a function that runs code beside a fake ``tensorflow`` 2.10 and gives ``(status, stdout, stderr)``."""
+    leaf = tmp_path / "tensorflow" / "python" / "training" / "experimental"
+    framework = tmp_path / "tensorflow" / "python" / "framework"
+    for folder in (leaf, framework):
+        folder.mkdir(parents=True)
+    for folder in (leaf, leaf.parent, leaf.parent.parent, framework):
+        (folder / "__init__.py").write_text("")
+    (framework / "versions.py").write_text("VERSION = '2.10.1'\n")
+    (leaf / "loss_scale.py").write_text(FAKE_LEAF)
+    (tmp_path / "tensorflow" / "__init__.py").write_text(
+        "from tensorflow.python.framework import versions\n"
+        "from tensorflow.python.training.experimental import loss_scale\n"
+        "__version__ = versions.VERSION\n"
+    )
+
+    def run(code, *options, **variables):
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("TFLS_PATCH")}
+        environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path)] + [path for path in sys.path if path])
+        environ.update(variables)
+        process = subprocess.Popen(
+            (sys.executable,) + options + ("-c", textwrap.dedent(code)),
+            env=environ,
+            cwd=str(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
+        stdout, stderr = process.communicate(timeout=60)
+        return process.returncode, stdout.strip(), stderr.strip()
+
+    run.folder = tmp_path
+    run.leaf = leaf / "loss_scale.py"
+    return run
+
+
+PATCHED = "print(len(tfls_patch.status().patched), type(tensorflow.__loader__).__name__)"
+
+
+def test_importing_the_package_imports_nothing_heavy(fake):
+    code = """
+        import sys
+        before = set(sys.modules)
+        import tfls_patch
+        new = set(sys.modules) - before
+        print(sorted(new & {"tensorflow", "keras", "wrapt", "packaging", "numpy", "logging", "inspect", "json", "argparse"}))
+    """
+    assert fake(code) == (0, "[]", "")
+
+
+@pytest.mark.parametrize("first, second", [("tfls_patch", "tensorflow"), ("tensorflow", "tfls_patch")])
+def test_both_orders_patch_and_leave_the_loader_alone(fake, first, second):
+    assert fake("import %s, %s; %s" % (first, second, PATCHED)) == (0, "2 SourceFileLoader", "")
+
+
+def test_reimporting_and_reloading_do_not_patch_twice(fake):
+    code = """
+        import importlib, tfls_patch, tensorflow
+        function = tensorflow.loss_scale.DynamicLossScale.update
+        importlib.reload(tfls_patch)
+        tfls_patch.apply()
+        assert tensorflow.loss_scale.DynamicLossScale.update is function
+        importlib.reload(tensorflow.loss_scale)
+        tfls_patch.apply()
+        assert tensorflow.loss_scale.DynamicLossScale.update.__globals__["__name__"].startswith("tfls_patch")
+        assert tensorflow.loss_scale.DynamicLossScale.update is not function
+        tfls_patch.revert()
+        assert tensorflow.loss_scale.DynamicLossScale.update.__globals__["__name__"].startswith("tensorflow")
+    """
+    assert fake(code) == (0, "", "")
+
+
+def test_without_tensorflow_nothing_happens(fake):
+    code = "import tfls_patch; s = tfls_patch.apply(); print(s.patched, {t.state for t in s.targets} <= {'absent', 'pending'})"
+    assert fake(code) == (0, "() True", "")
+
+
+def test_the_error_of_a_broken_tensorflow_is_the_users_own(fake):
+    (fake.folder / "tensorflow" / "__init__.py").write_text("raise OSError('libcudart.so: cannot open')\n")
+    status, _, stderr = fake("import tfls_patch\nimport tensorflow")
+    assert status == 1 and stderr.endswith("OSError: libcudart.so: cannot open") and "tfls_patch" not in stderr
+
+
+def test_a_foreign_shape_is_left_alone_with_one_line_and_strict_mode_fails_the_import(fake):
+    fake.leaf.write_text(FAKE_LEAF.replace("self, grads", "self, grads, replica"))
+    code = "import tfls_patch, tensorflow; print(tfls_patch.status().patched)"
+    status, stdout, stderr = fake(code)
+    assert status == 0 and stdout == "()" and len(stderr.splitlines()) == 1 and "takes (self, grads, replica)" in stderr
+    for options in ((), ("-W", "error")):
+        status, _, stderr = fake(code, *options, TFLS_PATCH_STRICT="1")
+        assert status == 1 and "UnsupportedVersionError" in stderr
+    status, stdout, stderr = fake(code, "-W", "error")
+    assert (status, stdout) == (0, "()") and len(stderr.splitlines()) == 1
+
+
+def test_a_missing_wrapt_is_one_line_and_stock_tensorflow(fake):
+    (fake.folder / "wrapt.py").write_text("raise ImportError('no wrapt here')\n")
+    status, stdout, stderr = fake("import tfls_patch, tensorflow; print(tfls_patch.status().patched)")
+    assert status == 0 and stdout == "()", stderr
+    assert "no wrapt here" in stderr and "Install tfls-patch again" in stderr
+
+
+def test_a_bad_variable_is_one_line_on_stderr(fake):
+    for variables in ({"TFLS_PATCH_MIN_SCALE": "tiny"}, {"TFLS_PATCH": "maybe"}):
+        status, stdout, stderr = fake("import tfls_patch, tensorflow; " + PATCHED, **variables)
+        assert (status, stdout) == (0, "2 SourceFileLoader") and len(stderr.splitlines()) == 1
+        assert list(variables)[0] in stderr
+
+
+def test_the_kill_switch_leaves_one_info_line_for_each_call(fake):
+    code = """
+        import logging
+        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+        import tfls_patch, tensorflow
+        status = tfls_patch.apply(min_scale=0.5)
+        print(status.patched, status.enabled)
+    """
+    status, stdout, stderr = fake(code, TFLS_PATCH="0")
+    assert (status, stdout) == (0, "() False")
+    assert [line.split()[:2] for line in stderr.splitlines()] == [["INFO", "tfls_patch"]] * 2
+
+
+def test_bad_arguments_change_nothing(fake):
+    code = """
+        import tfls_patch, tensorflow
+        tfls_patch.apply(min_scale=0.5, max_scale=8)
+        for bad in ({"min_scale": 0}, {"min_scale": 16}, {"max_scale": 0.25}, {"min_scale": 0.1, "max_scale": float("nan")}):
+            try:
+                tfls_patch.apply(**bad)
+            except ValueError:
+                assert tfls_patch.status().min_scale.value == 0.5 and tfls_patch.status().max_scale.value == 8, bad
+            else:
+                raise AssertionError(bad)
+    """
+    assert fake(code) == (0, "", "")
+
+
+def test_another_finder_between_is_still_asked(fake):
+    code = """
+        import sys, tfls_patch
+        asked = []
+        class Finder(object):
+            def find_spec(self, name, path=None, target=None):
+                asked.append(name)
+        sys.meta_path.insert(1, Finder())
+        import importlib.util
+        assert importlib.util.find_spec("tensorflow").loader.get_filename("tensorflow")  # looking is not importing
+        assert "wrapt" not in sys.modules
+        import tensorflow
+        print(asked.count("tensorflow"), len(tfls_patch.status().patched), tensorflow.__spec__.loader is tensorflow.__loader__)
+    """
+    assert fake(code) == (0, "2 2 True", "")
+
+
+def test_a_purged_and_reimported_tensorflow_is_patched_again(fake):
+    code = """
+        import sys, tfls_patch, tensorflow
+        for name in [name for name in sys.modules if name.split(".")[0] == "tensorflow"]:
+            del sys.modules[name]
+        import tensorflow
+        tfls_patch.apply()
+        print(tensorflow.loss_scale.DynamicLossScale.update.__globals__["__name__"].split(".")[0])
+    """
+    assert fake(code) == (0, "tfls_patch", "")
