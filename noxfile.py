@@ -1,7 +1,7 @@
 """Test sessions. ``dev.py`` runs them on a machine that has only Python and pip.
 
     nox -s tests                    unit, contract and integration tests on the newest TensorFlow
-    nox -s "matrix(tf='2.4')"       what depends on the version, on one row of tests/matrix.py; `nox -s matrix` for all of them
+    nox -s "matrix(tf='2.4')"       what depends on the version, on a row of tests/matrix.py; `nox -s matrix`: on all
     nox -s demo                     the demonstration
     nox -s lint
     nox -s packaging
@@ -127,7 +127,8 @@ def _run_suites(session, python, folder, env, *options):
 
     tree = _tree_without_package(folder / "tree")
     with session.chdir(str(tree)):
-        session.run(python, "-m", "pytest", *(session.posargs or SUITES), *options, env=_environment(env), external=True)
+        arguments = ["-m", "pytest", *(session.posargs or SUITES), *options]
+        session.run(python, *arguments, env=_environment(env), external=True)
 
 
 def _installed(session, python):

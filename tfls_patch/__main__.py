@@ -1,7 +1,7 @@
 """Command line: ``python -m tfls_patch {status,run,demo}``, also installed as ``tfls-patch``.
 
-Exit status: 0 all is well, 1 not patched (``status``) or an expectation failed (``demo``), 2 misuse. ``run`` exits as the
-script that it runs.
+Exit status: 0 all is well, 1 not patched (``status``) or an expectation failed (``demo``), 2 misuse. ``run`` exits as
+the script that it runs.
 """
 
 import argparse

@@ -5,14 +5,13 @@ yet (``pip install --user`` and ``--system-site-packages`` come later), so wrapt
 """
 
 import importlib
-import importlib.util
 import sys
-import threading
+from _thread import RLock  # threading itself takes longer to import than this package
 
 from tfls_patch._registry import LEAVES, TOP_LEVEL
 
 #: Guards the registration. Never taken by code that holds the patcher's lock: wrapt calls hooks under one of its own.
-_lock = threading.RLock()
+_lock = RLock()
 _is_registered = False
 
 
@@ -47,6 +46,8 @@ class TripWire(object):
             if hasattr(finder, "find_spec"):
                 spec = finder.find_spec(fullname, path, target)
             else:
+                import importlib.util
+
                 loader = finder.find_module(fullname, path)
                 spec = importlib.util.spec_from_loader(fullname, loader) if loader else None
             if spec is not None:

@@ -12,8 +12,8 @@ def apply(min_scale=None, max_scale=None):
     """Patches TensorFlow and Keras, now or when they are imported, and sets the bounds of every loss scale.
 
     Calling it again only changes the bounds that are given; instances that exist already obey the new ones too. An
-    update that was traced before (``tf.function``, a TF1 graph, a compiled step) keeps the bounds it was traced with, and
-    the call warns of it.
+    update that was traced before (``tf.function``, a TF1 graph, a compiled step) keeps the bounds it was traced with,
+    and the call warns of it.
 
     Args:
         min_scale: The floor, float, 2**-126 to 2**126. None keeps what an earlier call set, else what the variable

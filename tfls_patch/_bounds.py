@@ -6,8 +6,8 @@ imported and no user code runs under them.
 
 import gc
 import sys
-import threading
 import weakref
+from _thread import allocate_lock  # threading itself takes longer to import than this package
 
 from tfls_patch._settings import Bounds, Settings, check_order, checked_scale
 
@@ -15,7 +15,7 @@ from tfls_patch._settings import Bounds, Settings, check_order, checked_scale
 #: copied by ``copy.deepcopy``, dies with its object, and unpickles where this package is not installed.
 OWN_ATTRIBUTE = "_tfls_patch_bounds"
 
-_lock = threading.Lock()
+_lock = allocate_lock()
 _settings = None  # made on first use, so that importing this module reads no environment
 _traces = weakref.WeakKeyDictionary()  # graph -> list of (weak reference to the object, bounds it was traced with)
 _jax_traces = []  # the same pairs; a JAX trace has no graph object that lives as long as the compiled step

@@ -1,4 +1,4 @@
-"""The logger ``tfls_patch``, set up when there is something to say: importing `logging` takes longer than all of ours."""
+"""The logger ``tfls_patch``, set up when there is something to say: importing `logging` takes longer than all of us."""
 
 
 def get():

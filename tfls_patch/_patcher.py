@@ -1,13 +1,13 @@
 """The state machine: armed or not, what is replaced, what was refused and why.
 
-`_lock` guards the ledger and the refusals. Under it nothing is imported that is not loaded, no hook is registered and no
-warning is given: all of those can wait for another thread or run other people's code.
+`_lock` guards the ledger and the refusals. Under it nothing is imported that is not loaded, no hook is registered and
+no warning is given: all of those can wait for another thread or run other people's code.
 """
 
 import collections
 import sys
-import threading
 import warnings
+from _thread import RLock  # threading itself takes longer to import than this package
 
 from tfls_patch import _activation, _bounds, _log, _settings
 from tfls_patch._ledger import Ledger, is_current, is_in_place
@@ -31,7 +31,7 @@ class Patcher(object):
     """Patches what is loaded and what will be. One for the process: `PATCHER`."""
 
     def __init__(self):
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._ledger = Ledger()
         self._is_armed = False
         self._refusals = {}

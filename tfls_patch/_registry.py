@@ -5,11 +5,12 @@
 
 import collections
 import importlib
-import re
 import sys
 
 Row = collections.namedtuple("Row", ["package", "versions", "module"])
-Row.__doc__ = "A package whose version decides, the range as packaging reads it, and the module in `tfls_patch.patches`."
+Row.__doc__ = (
+    "A package whose version decides, the range as packaging reads it, and the module in `tfls_patch.patches`."
+)
 
 TABLE = (
     Row("tensorflow", ">=1.14,<1.15", "tf_1_14"),
@@ -86,6 +87,8 @@ def _version_of_distribution(package):
 
 def release(text):
     """Returns ``(major, minor)`` of a version text, rc, nightly, vendor and ``+local`` suffixes aside; None if none."""
+    import re  # not on top: it takes longer to import than this package
+
     match = re.match(r"\s*v?(\d+)\.(\d+)", text or "")
     return (int(match.group(1)), int(match.group(2))) if match else None
 
@@ -114,8 +117,8 @@ def row_for(package, text):
 
 def bounds_of_range(versions):
     """Returns the lower and upper end of a range as texts: ``">=2.4,<2.6"`` -> ``("2.4", "2.6")``."""
-    match = re.match(r"^>=([\d.]+),<([\d.]+)$", versions)
-    return match.group(1), match.group(2)
+    low, high = versions.split(",")
+    return low[len(">=") :], high[len("<") :]
 
 
 def supported(package):

@@ -105,7 +105,9 @@ def _switch_text(snapshot):
         return "TFLS_PATCH=0, the kill switch: nothing is patched"
     if not snapshot.is_armed:
         return "reverted; call tfls_patch.apply() to patch again"
-    return "TFLS_PATCH is not set" if word is None else "TFLS_PATCH=1" if word is True else "TFLS_PATCH is no known word"
+    return (
+        "TFLS_PATCH is not set" if word is None else "TFLS_PATCH=1" if word is True else "TFLS_PATCH is no known word"
+    )
 
 
 def _package(name):

@@ -10,14 +10,16 @@ import os
 import struct
 
 #: The last scale whose reciprocal is a normal float32: beyond it 1 / scale is flushed to 0 and updates vanish.
-LARGEST_SCALE = 2.0 ** 126
+LARGEST_SCALE = 2.0**126
 
 #: The smallest normal float32: values below it are flushed to 0 by most float kernels.
-SMALLEST_SCALE = 2.0 ** -126
+SMALLEST_SCALE = 2.0**-126
 
 #: A power of two, so scaling stays exact; the smallest normal float16, with a reciprocal that float16 still holds.
-DEFAULT_MIN_SCALE = 2.0 ** -14
+DEFAULT_MIN_SCALE = 2.0**-14
 DEFAULT_MAX_SCALE = LARGEST_SCALE
+
+ALLOWED = "a number from 2**-126 (1.18e-38) to 2**126 (8.51e+37)"
 
 SWITCH_VARIABLE = "TFLS_PATCH"
 STRICT_VARIABLE = "TFLS_PATCH_STRICT"
@@ -84,18 +86,15 @@ def checked_scale(name, value):
         TypeError: not a real number (bool, str, None, tensor, array ...).
         ValueError: NaN, infinite or out of range.
     """
-    allowed = "a number from 2**-126 (1.18e-38) to 2**126 (8.51e+37)"
     # NumPy registers its scalars as numbers.Real; bool is one too by inheritance, but True is no scale.
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(
-            "%s must be %s, not %s of type %s" % (name, allowed, _short(value), type(value).__name__)
-        )
+        raise TypeError("%s must be %s, not %s of type %s" % (name, ALLOWED, _short(value), type(value).__name__))
     try:
         number = _to_float32(float(value))
     except OverflowError:  # an int beyond float64, or a float64 beyond float32
         number = math.inf
     if not SMALLEST_SCALE <= number <= LARGEST_SCALE:  # False for NaN as well
-        raise ValueError("%s must be %s, got %s" % (name, allowed, _short(value)))
+        raise ValueError("%s must be %s, got %s" % (name, ALLOWED, _short(value)))
     return number
 
 
@@ -114,7 +113,7 @@ def variable_of(name):
 
 
 def switch(environ=None):
-    """Returns what the variable ``TFLS_PATCH`` says: True, False, None (unset or empty), or its text if no known word."""
+    """Returns what ``TFLS_PATCH`` says: True, False, None (unset or empty), or its text if that is no known word."""
     return _word((os.environ if environ is None else environ).get(SWITCH_VARIABLE, ""))
 
 
@@ -155,8 +154,8 @@ def _from_variable(environ, name, default, complaints):
         return Setting(checked_scale(name, float(text)), ENVIRONMENT)
     except ValueError:
         complaints.append(
-            "%s=%s was ignored, %s is %g: it must be a number from 2**-126 (1.18e-38) to 2**126 (8.51e+37), such as 1e-4"
-            % (variable_of(name), _short(text), name, default)
+            "%s=%s was ignored, %s is %g: it must be %s, such as 1e-4"
+            % (variable_of(name), _short(text), name, default, ALLOWED)
         )
         return Setting(default, DEFAULT)
 

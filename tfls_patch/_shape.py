@@ -44,7 +44,9 @@ def entry_for(leaf, module, target):
 
 def _check_stock(where, leaf, original):
     if not isinstance(original, types.FunctionType):
-        raise ShapeMismatch("%s is a %s, not a plain function: something has wrapped it" % (where, type(original).__name__))
+        raise ShapeMismatch(
+            "%s is a %s, not a plain function: something has wrapped it" % (where, type(original).__name__)
+        )
     # functools.wraps copies __module__, so the globals tell who really wrote the function.
     home = original.__globals__.get("__name__", "?")
     if home.split(".")[0].replace("tensorflow_core", "tensorflow") != leaf.split(".")[0]:

@@ -80,7 +80,7 @@ def test_status_on_the_command_line(python):
     finished = python("-m", "tfls_patch", "status", "--json")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     status = json.loads(finished.stdout[finished.stdout.index("{") :])
-    assert status["min_scale"] == {"value": 2.0 ** -14, "source": "default"}
+    assert status["min_scale"] == {"value": 2.0**-14, "source": "default"}
     assert {target["state"] for target in status["targets"]} <= {"patched", "absent", "pending"}
     tensorflow = status["packages"][0]
     assert tensorflow["name"] == "tensorflow" and tensorflow["found"] == "imported"
@@ -98,7 +98,8 @@ def test_run_runs_an_unmodified_script_patched(python, tmp_path):
         "import tensorflow as tf\n"
         "from tensorflow.python.training.experimental.loss_scale import DynamicLossScale\n"
         "if __name__ == '__main__':\n"
-        "    print('ARGV', sys.argv[1:], os.path.basename(sys.argv[0]), DynamicLossScale.update.__globals__['__name__'])\n"
+        "    home = DynamicLossScale.update.__globals__['__name__']\n"
+        "    print('ARGV', sys.argv[1:], os.path.basename(sys.argv[0]), home)\n"
         "    import tfls_patch; print('MIN', tfls_patch.status().min_scale)\n"
         "    sys.exit(7)\n"
     )

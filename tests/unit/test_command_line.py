@@ -16,7 +16,7 @@ def run(*arguments, **kwargs):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,
-        **kwargs
+        **kwargs,
     )
     stdout, stderr = process.communicate(timeout=60)
     return process.returncode, stdout, stderr

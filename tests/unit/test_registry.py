@@ -48,7 +48,9 @@ def test_the_row_of_a_version(package, text, module, is_tested):
     assert (row.module, tested) == (module, is_tested)
 
 
-@pytest.mark.parametrize("package, text", [("tensorflow", "1.13.1"), ("tensorflow", "0.12"), ("keras", "2.4.3"), ("tensorflow", None)])
+@pytest.mark.parametrize(
+    "package, text", [("tensorflow", "1.13.1"), ("tensorflow", "0.12"), ("keras", "2.4.3"), ("tensorflow", None)]
+)
 def test_versions_without_a_row(package, text):
     assert row_for(package, text) == (None, False)
 

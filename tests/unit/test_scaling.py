@@ -21,7 +21,7 @@ class NumpyLibrary(object):
 
 
 LIBRARY = NumpyLibrary()
-scales = st.floats(2.0 ** -126, 2.0 ** 126, width=32)
+scales = st.floats(2.0**-126, 2.0**126, width=32)
 anything = st.floats(width=32)
 
 

@@ -11,7 +11,9 @@ from tfls_patch._settings import Settings, checked_scale
 INF, NAN = float("inf"), float("nan")
 
 
-@pytest.mark.parametrize("value", [1, 1e-4, 2.0 ** -126, 2.0 ** 126, np.float16(0.5), np.float32(3), np.float64(2), np.int64(4)])
+@pytest.mark.parametrize(
+    "value", [1, 1e-4, 2.0**-126, 2.0**126, np.float16(0.5), np.float32(3), np.float64(2), np.int64(4)]
+)
 def test_numbers_and_numpy_scalars_are_scales(value):
     assert checked_scale("min_scale", value) == float(np.float32(value))
 
@@ -25,7 +27,9 @@ class Odd(object):
         raise RuntimeError("no repr")
 
 
-@pytest.mark.parametrize("value", [True, False, "1e-4", b"1", None, [1.0], (1.0,), np.array(1.0), np.array([1.0]), 1j, Odd()])
+@pytest.mark.parametrize(
+    "value", [True, False, "1e-4", b"1", None, [1.0], (1.0,), np.array(1.0), np.array([1.0]), 1j, Odd()]
+)
 def test_what_is_no_number_is_a_type_error_that_names_argument_value_and_range(value):
     with pytest.raises(TypeError) as caught:
         checked_scale("max_scale", value)
@@ -33,7 +37,9 @@ def test_what_is_no_number_is_a_type_error_that_names_argument_value_and_range(v
     assert "max_scale" in text and "2**-126" in text and "2**126" in text and type(value).__name__ in text
 
 
-@pytest.mark.parametrize("value", [0, 0.0, -1, -1e-4, INF, -INF, NAN, 2.0 ** -127, 1e-39, 2.0 ** 127, 10 ** 400, np.float32(INF)])
+@pytest.mark.parametrize(
+    "value", [0, 0.0, -1, -1e-4, INF, -INF, NAN, 2.0**-127, 1e-39, 2.0**127, 10**400, np.float32(INF)]
+)
 def test_what_is_out_of_range_is_a_value_error_that_names_argument_value_and_range(value):
     with pytest.raises(ValueError) as caught:
         checked_scale("min_scale", value)
@@ -43,7 +49,7 @@ def test_what_is_out_of_range_is_a_value_error_that_names_argument_value_and_ran
 
 def test_defaults():
     settings, complaints = Settings.from_environment({})
-    assert settings.min_scale == (2.0 ** -14, "default") and settings.max_scale == (2.0 ** 126, "default")
+    assert settings.min_scale == (2.0**-14, "default") and settings.max_scale == (2.0**126, "default")
     assert not complaints
 
 
@@ -65,7 +71,9 @@ def test_a_floor_above_the_ceiling_is_refused():
     assert settings.replaced(min_scale=1, max_scale=1).bounds == (1.0, 1.0)
 
 
-@pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf", "1e-50", "1e50", "0x10", "1,5", "1e-4;rm", "\u0661e-4 "])
+@pytest.mark.parametrize(
+    "text", ["abc", "0", "-1", "nan", "inf", "1e-50", "1e50", "0x10", "1,5", "1e-4;rm", "\u0661e-4 "]
+)
 def test_a_bad_variable_is_complained_of_and_ignored(text):
     settings, complaints = Settings.from_environment({"TFLS_PATCH_MIN_SCALE": text})
     if settings.min_scale.source == "default":
@@ -77,10 +85,12 @@ def test_a_bad_variable_is_complained_of_and_ignored(text):
 
 def test_variables_that_contradict_each_other_are_both_ignored():
     settings, complaints = Settings.from_environment({"TFLS_PATCH_MIN_SCALE": "4", "TFLS_PATCH_MAX_SCALE": "2"})
-    assert settings.bounds == (2.0 ** -14, 2.0 ** 126) and len(complaints) == 1
+    assert settings.bounds == (2.0**-14, 2.0**126) and len(complaints) == 1
 
 
-@pytest.mark.parametrize("text, expected", [("1", True), ("TRUE", True), (" yes ", True), ("on", True), ("y", True), ("t", True)])
+@pytest.mark.parametrize(
+    "text, expected", [("1", True), ("TRUE", True), (" yes ", True), ("on", True), ("y", True), ("t", True)]
+)
 def test_words_that_arm(text, expected):
     assert _settings.switch({"TFLS_PATCH": text}) is True and not _settings.killed({"TFLS_PATCH": text})
 
@@ -98,7 +108,7 @@ def test_other_words_neither_arm_nor_kill(text, expected):
 def test_children_inherit_what_is_in_force():
     environ = {}
     _settings.export(Settings.from_environment({})[0].replaced(min_scale=1e-4), environ)
-    assert Settings.from_environment(environ)[0].bounds == (float(np.float32(1e-4)), 2.0 ** 126)
+    assert Settings.from_environment(environ)[0].bounds == (float(np.float32(1e-4)), 2.0**126)
     assert _settings.switch(environ) is True
     killed = {"TFLS_PATCH": "0"}
     _settings.export(Settings.from_environment({})[0], killed)

@@ -165,16 +165,13 @@ def main(arguments=None):
         print(json.dumps(_probe()))
         return
     if options.patched:
-        tfls_patch = _patch()
-    elif "tfls_patch" in sys.modules:
-        sys.exit("this arm is to be stock, but something has imported tfls_patch at start-up")
+        _patch()
     import tensorflow as tf
 
     with np.load(options.data) as archive:
         data = dict(archive)
     arm = ARMS[options.api](tf, data, options.float16)
-    if options.patched and not tfls_patch.status().patched:
-        sys.exit("tfls_patch has patched nothing here:\n%s" % tfls_patch.status())
+    _check_patch(options.patched)
     print(json.dumps(train(arm, data, options.float16, options.burst)))
 
 
@@ -212,7 +209,14 @@ def _patch():
 
     sys.path.remove(root)
     tfls_patch.apply()
-    return tfls_patch
+
+
+def _check_patch(is_wanted):
+    """Ends the process if the arm would not be what its name says."""
+    tfls_patch = sys.modules.get("tfls_patch")
+    is_patched = tfls_patch is not None and bool(tfls_patch.status().patched)
+    if is_patched != is_wanted:
+        sys.exit("%s\nThis arm is to be %s and is not." % (tfls_patch.status(), "patched" if is_wanted else "stock"))
 
 
 def _set_policy(tf, name):

@@ -31,7 +31,9 @@ def _replace_loop(original, module):
         is_none = []
 
         def one_pass(tape, target, sources, output_gradients, carried):
-            scaled = _scaled_gradients(module, tape, loss_scale(), target, sources, output_gradients, unconnected_gradients)
+            scaled = _scaled_gradients(
+                module, tape, loss_scale(), target, sources, output_gradients, unconnected_gradients
+            )
             is_none[:] = [gradient is None for gradient in scaled]
             return [
                 like if gradient is None else _unscaled(tf.ensure_shape(gradient, like.shape), loss_scale())

@@ -1,13 +1,13 @@
 """Keras 3's ``LossScaleOptimizer`` on every backend: bounds, and a verdict on what will really be applied.
 
 Stock has no bounds, checks the scaled gradients and divides afterwards, and under MirroredStrategy asks the first
-replica only. Here the division comes first, the quotients are checked, on every replica, and the quotients are applied::
+replica only. Here the division comes first; the quotients are what is checked, on every replica, and applied::
 
     quotients = gradients / scale                       # in the gradients' own type
     if all quotients are finite on every replica:       inner_optimizer.apply(quotients); count, or grow
     else:                                               scale = after_overflow(scale); counter = 0
 
-so a gradient of 0 under a scale of 0, and a float16 quotient that overflows, skip the step instead of reaching a weight.
+so a gradient of 0 under a scale of 0, and a float16 quotient that overflows, skip the step and reach no weight.
 The division is moved, not added: the traced step has no more operations than stock.
 """
 
@@ -223,9 +223,7 @@ KERAS_3_OPTIMIZER = [
         ("inner_optimizer", "dynamic_scale", "step_counter", "dynamic_growth_steps"),
         _replace_stateful_finite,
     ),
-    _method(
-        "_stateful_handle_non_finite_grads", (), ("dynamic_scale", "step_counter"), _replace_stateful_non_finite
-    ),
+    _method("_stateful_handle_non_finite_grads", (), ("dynamic_scale", "step_counter"), _replace_stateful_non_finite),
     _method(
         "_stateless_handle_finite_grads",
         ("optimizer_variables", "grads", "trainable_variables"),

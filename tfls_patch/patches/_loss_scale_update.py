@@ -94,4 +94,6 @@ DYNAMIC_LOSS_SCALE = _update_target("DynamicLossScale.update", _OF_DYNAMIC_LOSS_
 KERAS_STATE_VOTING = _update_target("_DynamicLossScaleState.update", _OF_KERAS_STATE, _vote_by_sum, "reduce")
 
 #: Gradients are all-reduced before (TF 2.5 on, tf_keras).
-KERAS_STATE = _update_target("_DynamicLossScaleState.update", _OF_KERAS_STATE, _vote_of_first, "experimental_local_results")
+KERAS_STATE = _update_target(
+    "_DynamicLossScaleState.update", _OF_KERAS_STATE, _vote_of_first, "experimental_local_results"
+)

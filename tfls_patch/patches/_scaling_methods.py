@@ -50,9 +50,7 @@ def _pair(class_name, scale_loss, unscale_gradients, uses):
 
 
 #: ``tf.keras.mixed_precision.experimental.LossScaleOptimizer`` of TF 1.15 - 2.3, which holds a ``DynamicLossScale``.
-EXPERIMENTAL_OPTIMIZER = _pair(
-    "LossScaleOptimizer", "get_scaled_loss", "get_unscaled_gradients", ("_loss_scale",)
-)
+EXPERIMENTAL_OPTIMIZER = _pair("LossScaleOptimizer", "get_scaled_loss", "get_unscaled_gradients", ("_loss_scale",))
 
 #: ``tf.keras.mixed_precision.LossScaleOptimizer`` of TF 2.4 - 2.15 and tf_keras (for legacy optimizers from 2.9 on).
 OPTIMIZER = _pair("LossScaleOptimizer", "get_scaled_loss", "get_unscaled_gradients", ("loss_scale",))

@@ -8,7 +8,7 @@ from surfaces import KERAS_3, VERSION, tf
 import tfls_patch
 
 surfaces.start("eager")
-tfls_patch.apply(min_scale=2.0 ** -24)
+tfls_patch.apply(min_scale=2.0**-24)
 
 
 def slices(values):
@@ -17,10 +17,10 @@ def slices(values):
 
 def check_methods(name, make):
     """`get_scaled_loss` and `get_unscaled_gradients`, over the whole range."""
-    surface = make(2.0 ** 15, 2000)
+    surface = make(2.0**15, 2000)
     optimizer = surface.optimizer
     for exponent in range(-24, 16):
-        scale = 2.0 ** exponent
+        scale = 2.0**exponent
         surface.set_scale(scale)
         loss = tf.constant(1.0 if exponent < 15 else 0.75, tf.float16)
         scaled = optimizer.get_scaled_loss(loss)
@@ -31,7 +31,7 @@ def check_methods(name, make):
         assert unscaled.dtype == tf.float16 and none is None and wide.dtype == tf.float32, (name, unscaled, none, wide)
         assert list(unscaled.numpy()) == [1.0, 0.5 if exponent > -24 else 0.0], (name, exponent, unscaled)
         assert list(wide.numpy()) == [1.0, 3.0]
-        sparse, = optimizer.get_unscaled_gradients([slices([scale, scale])])
+        (sparse,) = optimizer.get_unscaled_gradients([slices([scale, scale])])
         if VERSION >= (2, 3):  # before that stock makes them dense
             assert isinstance(sparse, tf.IndexedSlices) and list(sparse.values.numpy()) == [1.0, 1.0], (name, sparse)
 
@@ -41,10 +41,10 @@ def check_training(name, make):
     import keras
 
     for exponent in (15, 0, -14, -17, -24):
-        surface = make(2.0 ** exponent, 2000)
+        surface = make(2.0**exponent, 2000)
         w = keras.Variable([1.0, 2.0], dtype="float16") if KERAS_3 else tf.Variable([1.0, 2.0], dtype=tf.float16)
         inner = (keras if KERAS_3 else tf.keras).optimizers.SGD(0.25)
-        optimizer = type(surface.optimizer)(inner, initial_scale=2.0 ** exponent)
+        optimizer = type(surface.optimizer)(inner, initial_scale=2.0**exponent)
         optimizer.build([w])
         value = w.value if KERAS_3 else w
         with tf.GradientTape() as tape:
@@ -59,11 +59,11 @@ def check_quotient_overflow():
     import keras
 
     w = keras.Variable([1.0], dtype="float16")
-    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=2.0 ** -10)
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=2.0**-10)
     optimizer.build([w])
     optimizer.apply([tf.constant([1000.0], tf.float16)], [w])
-    assert list(np.array(w)) == [1.0] and float(optimizer.dynamic_scale.numpy()) == 2.0 ** -11, np.array(w)
-    optimizer.apply([tf.constant([2.0 ** -11], tf.float16)], [w])
+    assert list(np.array(w)) == [1.0] and float(optimizer.dynamic_scale.numpy()) == 2.0**-11, np.array(w)
+    optimizer.apply([tf.constant([2.0**-11], tf.float16)], [w])
     assert list(np.array(w)) == [0.75]
 
 

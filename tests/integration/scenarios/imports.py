@@ -105,7 +105,9 @@ elif order == "killed":
     touch_keras()
     status = tfls_patch.apply(min_scale=1e-4)
     assert not status.enabled and not status.patched and "kill switch" in str(status), status
-    assert "wrapt.importer" not in [type(finder).__module__ for finder in sys.meta_path if "TripWire" in str(type(finder))]
+    assert "wrapt.importer" not in [
+        type(finder).__module__ for finder in sys.meta_path if "TripWire" in str(type(finder))
+    ]
     print("OK " + order)
     sys.exit()
 else:

@@ -26,7 +26,9 @@ def steps(surface, count, m=INF):
 
 def nameless(config):
     """A config without the running numbers that Keras 3 gives to names."""
-    return {key: nameless(value) if isinstance(value, dict) else value for key, value in config.items() if key != "name"}
+    return {
+        key: nameless(value) if isinstance(value, dict) else value for key, value in config.items() if key != "name"
+    }
 
 
 surfaces.start("eager")
@@ -38,10 +40,10 @@ if VERSION >= (1, 15):
 
 import tfls_patch
 
-tfls_patch.apply(min_scale=2.0 ** -6)
+tfls_patch.apply(min_scale=2.0**-6)
 
 # Instances from before obey.
-assert steps(old, 3)[0] == 0.25 and steps(old_used, 10)[0] == 2.0 ** -6, (old.state(), old_used.state())
+assert steps(old, 3)[0] == 0.25 and steps(old_used, 10)[0] == 2.0**-6, (old.state(), old_used.state())
 assert steps(old, 1, 1.0)[2] == 1.0 - surfaces.RATE
 
 # A subclass whose own scaling is smaller than the scale it keeps: the published workaround for the floor, written anew.

@@ -15,7 +15,7 @@ import keras
 
 assert keras.backend.backend() == backend and len(tfls_patch.status().patched) >= 8, tfls_patch.status()
 INF, NAN = float("inf"), float("nan")
-RATE = 2.0 ** -10
+RATE = 2.0**-10
 SCRIPT = [INF] * 8 + [1.0] * 30 + [NAN, 1.0, 1.0]
 
 

@@ -6,7 +6,7 @@ from surfaces import KERAS_3, VERSION, tf
 import tfls_patch
 
 surfaces.start("eager")
-tfls_patch.apply(min_scale=2.0 ** -4)
+tfls_patch.apply(min_scale=2.0**-4)
 
 configuration = tf.config.experimental
 cpu = configuration.list_physical_devices("CPU")[0]
@@ -57,7 +57,7 @@ for replica in (0, 1, 1):
 assert scales() == [0.5, 0.5] and everywhere(w) == [1.0, 1.0], (scales(), everywhere(w))
 for _ in range(10):
     step(tf.constant(1))
-assert scales() == [2.0 ** -4] * 2 and everywhere(w) == [1.0, 1.0], (scales(), everywhere(w))
+assert scales() == [2.0**-4] * 2 and everywhere(w) == [1.0, 1.0], (scales(), everywhere(w))
 step(tf.constant(-1))
 assert everywhere(w) == [0.5, 0.5], everywhere(w)
 print("OK")

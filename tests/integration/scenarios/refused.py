@@ -54,7 +54,7 @@ for standing, version, expected in [
     else:
         surfaces.fail("apply() accepted " + expected)
     assert leaf.DynamicLossScale.update is standing and leaf.FixedLossScale.__init__ is FIXED, "half patched"
-    assert tfls_patch.status().min_scale == (2.0 ** -14, "default"), "a failed apply() changed the bounds"
+    assert tfls_patch.status().min_scale == (2.0**-14, "default"), "a failed apply() changed the bounds"
     states = {target.name: target.state for target in tfls_patch.status().targets}
     assert "patched" not in {state for name, state in states.items() if name.startswith("tensorflow.")}, states
 

@@ -53,7 +53,7 @@ assert all(functions()[name] is patched[name] for name in patched), "apply() aga
 
 status = tfls_patch.revert()
 assert not status.patched and not status.enabled and states() == {"stock", "absent"}, status
-assert status.min_scale == (2.0 ** -14, "default") and status.max_scale == (2.0 ** 126, "default"), status
+assert status.min_scale == (2.0**-14, "default") and status.max_scale == (2.0**126, "default"), status
 for name, function in functions().items():
     assert function is stock[name], name + " is not the original"
 tfls_patch.revert()

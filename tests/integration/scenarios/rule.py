@@ -66,8 +66,8 @@ def main(mode):
     for name, make in sorted(found.items()):
         states, surface = run(make, SCRIPT)
         stock[name] = states, cost_of(surface)
-        floor = 1.0 if surface.is_bounded_by_stock else 2.0 ** -126
-        check(same(states, reference(SCRIPT, floor, 2.0 ** 126)), name, "stock is not what the reference says", states)
+        floor = 1.0 if surface.is_bounded_by_stock else 2.0**-126
+        check(same(states, reference(SCRIPT, floor, 2.0**126)), name, "stock is not what the reference says", states)
 
     import tfls_patch
 
@@ -85,20 +85,20 @@ def main(mode):
 
 def check_stock(tfls_patch, name, make, expected):
     """A floor of 1 is stock to the bit, where stock has one."""
-    apply(tfls_patch, min_scale=1, max_scale=2.0 ** 126)
+    apply(tfls_patch, min_scale=1, max_scale=2.0**126)
     states, surface = run(make, SCRIPT)
     if surface.is_bounded_by_stock:
         check(same(states, expected), name, "min_scale=1 differs from stock", states, expected)
     else:
-        check(same(states, reference(SCRIPT, 1, 2.0 ** 126)), name, "min_scale=1", states)
+        check(same(states, reference(SCRIPT, 1, 2.0**126)), name, "min_scale=1", states)
 
 
 def check_bounds(tfls_patch, name, make):
-    for low, high in [(1e-4, 2.0 ** 126), (2.0 ** -14, 4.0), (0.3, 0.3), (32.0, 100.0)]:
+    for low, high in [(1e-4, 2.0**126), (2.0**-14, 4.0), (0.3, 0.3), (32.0, 100.0)]:
         apply(tfls_patch, min_scale=low, max_scale=high)
         states, _ = run(make, SCRIPT)
         check(same(states, reference(SCRIPT, low, high)), name, (low, high), states, reference(SCRIPT, low, high))
-    apply(tfls_patch, min_scale=1e-4, max_scale=2.0 ** 126)
+    apply(tfls_patch, min_scale=1e-4, max_scale=2.0**126)
     states, surface = run(make, [NAN] * 400)
     check(states[-1] == (float(np.float32(1e-4)), 0, 1.0), name, "after 400 non-finite steps", states[-1])
     surface.step(1.0)

@@ -1,4 +1,6 @@
-"""The stall itself, stock against patched, in a custom loop and in ``model.fit``. The forward pass is finite in float16.
+"""The stall itself, stock against patched, in a custom loop and in ``model.fit``.
+
+The forward pass is finite in float16, the gradient is not.
 
 Stock (with the floor of 1) never takes a step; patched, the scale settles below 1 and the model trains.
 """
@@ -18,7 +20,7 @@ def overflowing_loss(w):
 
 
 def custom_loop():
-    surface = surfaces.surfaces("eager")["keras 3 function" if KERAS_3 else "keras function"](2.0 ** 15, 2000)
+    surface = surfaces.surfaces("eager")["keras 3 function" if KERAS_3 else "keras function"](2.0**15, 2000)
     optimizer = surface.optimizer
     w = tf.Variable(tf.ones([4, 1]))
     if hasattr(type(optimizer), "build"):
@@ -81,7 +83,7 @@ def main():
 
     for train in trainings:
         scale, weights = train()
-        if not (2.0 ** -14 <= scale < 1 and np.all(weights != 1.0) and np.all(np.isfinite(weights))):
+        if not (2.0**-14 <= scale < 1 and np.all(weights != 1.0) and np.all(np.isfinite(weights))):
             surfaces.fail("patched %s: scale %g, weights %s" % (train.__name__, scale, weights.ravel()))
     print("OK", [train.__name__ for train in trainings], tfls_patch.status().min_scale)
 

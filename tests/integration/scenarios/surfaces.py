@@ -1,7 +1,7 @@
 """Every kind of loss scale that this TensorFlow has, behind one small interface, for the scenarios to drive.
 
-A surface trains one weight ``w`` with plain gradient descent on ``loss = w * m``: the gradient is ``m``, so ``m = 1`` is a
-finite step, ``inf`` or ``nan`` one that must be skipped. ``names(mode)`` lists what is there, ``make(name, ...)`` builds one.
+A surface trains one weight ``w`` with plain gradient descent on ``loss = w * m``: the gradient is ``m``, so ``m = 1``
+is a finite step, ``inf`` or ``nan`` one that must be skipped. ``surfaces(mode)`` gives those that are there.
 
 This module must not import tfls_patch: half of the scenarios compare with stock.
 """
@@ -20,7 +20,7 @@ VERSION = tuple(int(part) for part in tf.__version__.split(".")[:2])
 LEGACY_KERAS = os.environ.get("TF_USE_LEGACY_KERAS") == "1"
 KERAS_3 = VERSION >= (2, 16) and not LEGACY_KERAS
 
-RATE = 2.0 ** -10  # a power of two, so that weights are exact and equality means equality
+RATE = 2.0**-10  # a power of two, so that weights are exact and equality means equality
 
 STEPS_THAT_FIT_THE_TRACE = [1.0, float("inf"), 1.0]
 
@@ -68,7 +68,9 @@ class _Eager(Surface):
         super(_Eager, self).__init__(initial, interval)
         self.w = tf.Variable(1.0)
         self.build()
-        self.call = tf.function(self._train, input_signature=[tf.TensorSpec([], tf.float32)]) if in_function else self._train
+        self.call = (
+            tf.function(self._train, input_signature=[tf.TensorSpec([], tf.float32)]) if in_function else self._train
+        )
         self.kind = "function" if in_function else "eager"
 
     def step(self, m):
@@ -156,7 +158,7 @@ class NewKerasSurface(KerasSurface):
 
 
 class ExperimentalKerasSurface(KerasSurface):
-    """``tf.keras.mixed_precision.experimental.LossScaleOptimizer`` of 2.4 - 2.8, which copies a ``DynamicLossScale``."""
+    """The experimental optimizer of 2.4 - 2.8, which copies the settings of a ``DynamicLossScale``."""
 
     def make_optimizer(self):
         scale = loss_scales().DynamicLossScale(self.initial, self.interval)

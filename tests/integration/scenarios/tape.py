@@ -46,15 +46,18 @@ import tfls_patch
 if VERSION >= (2, 2):
     tfls_patch.apply(min_scale=1)
     for expected, found in zip(stock, [trial(False), trial(True)]):
-        assert np.array_equal(expected, found) or np.allclose(expected, found, rtol=0, atol=0, equal_nan=True), (expected, found)
+        assert np.array_equal(expected, found) or np.allclose(expected, found, rtol=0, atol=0, equal_nan=True), (
+            expected,
+            found,
+        )
     tfls_patch.revert()
 
-tfls_patch.apply(min_scale=2.0 ** -10)
+tfls_patch.apply(min_scale=2.0**-10)
 for in_function in (False, True):
     (overflow, scale), (hopeless, floor), (healthy, kept) = trial(in_function)
     assert scale == 0.125 and abs(overflow / -3e5 - 1) < 1e-3, (overflow, scale)
-    assert np.isnan(hopeless) and floor == 2.0 ** -10, (hopeless, floor)
-    assert healthy == 3.0 and kept == 2.0 ** -10, (healthy, kept)
+    assert np.isnan(hopeless) and floor == 2.0**-10, (hopeless, floor)
+    assert healthy == 3.0 and kept == 2.0**-10, (healthy, kept)
 
 fixed = surfaces.loss_scales().FixedLossScale(0.5)
 assert gradient_of(fixed, tf.Variable(1.0), lambda w: w * 3.0, True) == (3.0, 0.5)
