@@ -14,8 +14,8 @@ finite gradients that is not a growth step leaves the scale alone. With m = 1 th
 (Micikevicius et al., "Mixed Precision Training", 2018, with the floor of 1 that TensorFlow adds).
 
 The functions take the array library as their first argument, ``lib``: a module with ``where``, ``minimum``,
-``greater_equal``, ``convert_to_tensor`` and ``cast`` (``tf.compat.v2``, or ``keras.ops`` on any backend of Keras 3). They
-build graph operations only, and none on the path of a finite step that stock does not have.
+``greater_equal``, ``convert_to_tensor`` and ``cast`` (``tf.compat.v2``, or ``keras.ops`` on any backend of Keras 3).
+They build graph operations only, and none on the path of a finite step that stock does not have.
 """
 
 
