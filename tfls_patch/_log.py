@@ -1,4 +1,4 @@
-"""The logger ``tfls_patch``, set up when there is something to say: `logging` takes longer to import than this package."""
+"""The logger ``tfls_patch``, set up when it is needed: `logging` takes longer to import than this package."""
 
 
 def get():
