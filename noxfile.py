@@ -2,6 +2,7 @@
 
     nox -s tests                    unit, contract and integration tests on the newest TensorFlow
     nox -s "matrix(tf='2.4')"       what depends on the version, on a row of tests/matrix.py; `nox -s matrix`: on all
+    nox -s "keras(version='3.6.0')" what concerns Keras 3, on an older Keras 3; `nox -s keras`: on all of them
     nox -s demo                     the demonstration
     nox -s lint
     nox -s packaging
@@ -68,6 +69,25 @@ def matrix(session, tf):
         shutil.rmtree(str(folder), ignore_errors=True)
 
 
+@nox.session(venv_backend="none")
+@nox.parametrize("version", ["3.0.5", "3.3.3", "3.6.0", "3.10.0", "3.12.0"])
+def keras(session, version):
+    """Run what concerns Keras 3 on an older Keras 3, with the oldest TensorFlow that takes it."""
+    row = table.row("2.16")
+    folder = ROOT / ".nox" / ("keras-" + version)
+    interpreter = table.find_interpreter(row.python)
+    if interpreter is None:
+        session.error("Python %s was not found" % row.python)
+    try:
+        session.run("uv", "venv", "--quiet", "--clear", "--python", interpreter, str(folder / "env"), external=True)
+        python = str(folder / "env" / "bin" / "python")
+        _install(session, python, row.package, *row.pins, "keras==" + version)
+        # Keras 3.0 - 3.3 do not reduce gradients over replicas in a custom loop, so there is nothing to agree on.
+        _run_suites(session, python, folder, row.env, "-m", "not once", "-k", "not replicas")
+    finally:
+        shutil.rmtree(str(folder), ignore_errors=True)
+
+
 @nox.session(python=_python_of_newest())
 def demo(session):
     """Run the demonstration on the newest TensorFlow, with tf_keras beside it."""
@@ -81,6 +101,7 @@ def lint(session):
     """Check the style, and the syntax with the oldest Python that has to read it."""
     session.install("flake8")
     session.run("flake8")
+    session.run("python", "docs/make_supported_versions.py", "--check")
     oldest = table.find_interpreter("3.6")
     if oldest is None:
         session.error("Python 3.6 was not found")

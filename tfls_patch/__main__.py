@@ -85,6 +85,8 @@ def _import_quietly(package):
 
 def _run_command(options, parser):
     module, script = options.module, options.script
+    if script[:1] == ["--"]:  # argparse leaves it there
+        script = script[1:]
     if not (module or script):
         parser.error("run: name a script, or -m and a module")
     try:

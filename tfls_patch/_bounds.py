@@ -78,19 +78,19 @@ def set_own(owner, min_scale, max_scale):
     vars(owner)[OWN_ATTRIBUTE] = (low, high)
 
 
-def count_stale_traces():
-    """Returns how many live traced updates carry other bounds than their object has now."""
-    if not _stale_traces():
-        return 0
+def has_stale_traces():
+    """Whether a traced update that is still alive carries other bounds than its object has now."""
+    if not _any_stale():
+        return False
     gc.collect()  # graphs are full of cycles: a dead one may only look alive
-    return len(_stale_traces())
+    return _any_stale()
 
 
-def _stale_traces():
+def _any_stale():
     with _lock:
         records = [record for graph in list(_traces.values()) for record in graph] + _jax_traces
     alive = [(owner(), traced) for owner, traced in records]
-    return [owner for owner, traced in alive if owner is not None and of(owner) != traced]
+    return any(owner is not None and of(owner) != traced for owner, traced in alive)
 
 
 def _remember_trace(owner, value, bounds):
@@ -98,7 +98,7 @@ def _remember_trace(owner, value, bounds):
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(value, jax.core.Tracer):
         with _lock:
-            _jax_traces.append(record)
+            _jax_traces[:] = [each for each in _jax_traces if each[0]() is not None] + [record]
         return
     graph = _graph_of(value)
     with _lock:

@@ -45,8 +45,16 @@ class Patcher(object):
         """
         if self._is_killed("import tfls_patch"):
             return
-        for complaint in _complaints():
+        for complaint in _settings.Settings.from_environment()[1]:
             self._warn_once(complaint)
+        word = _settings.switch()
+        if isinstance(word, str):
+            # No activation by a slip of the pen: at start-up the variable alone is what has us imported.
+            self._warn_once(
+                "TFLS_PATCH=%s is neither 1 nor 0 (or true, false, yes, no, on, off), so nothing is patched until "
+                "tfls_patch.apply() is called" % " ".join(word.split())[:40]
+            )
+            return
         self._is_armed = True
         self._watch()
 
@@ -161,7 +169,10 @@ class Patcher(object):
         self._warn_once(str(error))
 
     def _check_loaded(self):
-        """Raises if a loaded leaf module cannot be patched; changes nothing. Under the lock."""
+        """Raises if a loaded version or leaf module cannot be patched; changes nothing. Under the lock."""
+        found = version_text("tensorflow")
+        if found and row_for("tensorflow", found)[0] is None:  # it may be too old to have any of the leaf modules
+            raise _unsupported("tensorflow", found)
         for module in _loaded_leaves():
             if not self._is_patched(module.__name__, module):
                 _entries_for(module.__name__, module)
@@ -175,12 +186,11 @@ class Patcher(object):
         return True
 
     def _warn_of_stale_traces(self):
-        count = _bounds.count_stale_traces()
-        if count:
+        if _bounds.has_stale_traces():
             _warn(
-                "%d update(s) of a loss scale were already traced (tf.function, TF1 graph or compiled step) with other "
-                "bounds and keep those. Call tfls_patch before the first step, or have them traced again: "
-                "model.compile(), or a new tf.function" % count
+                "A loss scale's update was already traced (tf.function, TF1 graph or compiled step) with other bounds "
+                "and keeps those. Call tfls_patch before the first step, or have it traced again: model.compile(), "
+                "or a new tf.function"
             )
 
     def _warn_once(self, message):
@@ -189,14 +199,6 @@ class Patcher(object):
                 return
             self._told.add(message)
         _tell(message)
-
-
-def _complaints():
-    complaints = _settings.Settings.from_environment()[1]
-    word = _settings.switch()
-    if isinstance(word, str):
-        complaints.append("TFLS_PATCH=%s was ignored: it must be 1 or 0 (or true, false, yes, no, on, off)" % word)
-    return complaints
 
 
 def _loaded_leaves():
@@ -224,11 +226,7 @@ def _entries_for(leaf, module):
     found = version_text(package)
     row, is_tested = row_for(package, found)
     if row is None:
-        raise UnsupportedVersionError(
-            supported(package),
-            "%s %s" % (package, found or "of unknown version"),
-            "Install a supported version, or look for a tfls-patch that knows this one.",
-        )
+        raise _unsupported(package, found)
     try:
         entries = [entry_for(leaf, module, target) for target in targets_of(row).get(leaf, ())]
     except ShapeMismatch as mismatch:
@@ -238,6 +236,14 @@ def _entries_for(leaf, module):
             "If something else patches the loss scale, remove one of the two; otherwise please report this build.",
         )
     return entries, is_tested
+
+
+def _unsupported(package, found):
+    return UnsupportedVersionError(
+        supported(package),
+        "%s %s" % (package, found or "of unknown version"),
+        "Install a supported version, or look for a tfls-patch that knows this one.",
+    )
 
 
 def _broken(what, error):

@@ -101,13 +101,15 @@ def status_of(snapshot):
 
 def _switch_text(snapshot):
     word = _settings.switch()
+    if snapshot.is_killed and snapshot.entries:
+        return "TFLS_PATCH=0, the kill switch, set after patching: only revert() takes back what is patched"
     if snapshot.is_killed:
         return "TFLS_PATCH=0, the kill switch: nothing is patched"
+    if isinstance(word, str):
+        return "TFLS_PATCH is neither 1 nor 0" + ("" if snapshot.is_armed else "; tfls_patch.apply() patches")
     if not snapshot.is_armed:
-        return "reverted; call tfls_patch.apply() to patch again"
-    return (
-        "TFLS_PATCH is not set" if word is None else "TFLS_PATCH=1" if word is True else "TFLS_PATCH is no known word"
-    )
+        return "reverted; tfls_patch.apply() patches again"
+    return "TFLS_PATCH is not set" if word is None else "TFLS_PATCH=1"
 
 
 def _package(name):

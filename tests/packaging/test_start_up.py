@@ -75,7 +75,8 @@ def test_an_interpreter_without_site_is_left_alone(installed):
 
 
 def test_a_value_that_is_neither_on_nor_off_warns_once(installed):
-    _, stderr = installed.start("perhaps")
+    seen, stderr = installed.start("perhaps")
+    assert seen == SWITCHED_OFF
     assert stderr.count("TflsPatchWarning") == 1
     assert "TFLS_PATCH=perhaps" in stderr
 

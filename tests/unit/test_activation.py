@@ -135,10 +135,29 @@ def test_a_missing_wrapt_is_one_line_and_stock_tensorflow(fake):
 
 
 def test_a_bad_variable_is_one_line_on_stderr(fake):
-    for variables in ({"TFLS_PATCH_MIN_SCALE": "tiny"}, {"TFLS_PATCH": "maybe"}):
-        status, stdout, stderr = fake("import tfls_patch, tensorflow; " + PATCHED, **variables)
-        assert (status, stdout) == (0, "2 SourceFileLoader") and len(stderr.splitlines()) == 1
-        assert list(variables)[0] in stderr
+    status, stdout, stderr = fake("import tfls_patch, tensorflow; " + PATCHED, TFLS_PATCH_MIN_SCALE="tiny")
+    assert (status, stdout) == (0, "2 SourceFileLoader")
+    assert len(stderr.splitlines()) == 1 and "TFLS_PATCH_MIN_SCALE=" in stderr
+
+
+def test_an_unknown_word_activates_nothing_by_itself(fake):
+    code = "import tfls_patch, tensorflow; print(len(tfls_patch.status().patched), len(tfls_patch.apply().patched))"
+    status, stdout, stderr = fake(code, TFLS_PATCH="may\nbe")
+    assert (status, stdout) == (0, "0 2") and len(stderr.splitlines()) == 1 and "TFLS_PATCH=may be" in stderr
+
+
+def test_a_tensorflow_that_is_too_old_for_any_of_it_is_refused_by_apply(fake):
+    (fake.folder / "tensorflow" / "python" / "framework" / "versions.py").write_text("VERSION = '1.13.1'\n")
+    (fake.folder / "tensorflow" / "__init__.py").write_text("from tensorflow.python.framework import versions\n")
+    code = """
+        import tfls_patch, tensorflow
+        try:
+            tfls_patch.apply()
+        except tfls_patch.UnsupportedVersionError as error:
+            print(error)
+    """
+    status, stdout, _ = fake(code)
+    assert status == 0 and "tensorflow >=1.14,<2.23 but found tensorflow 1.13.1" in stdout
 
 
 def test_the_kill_switch_leaves_one_info_line_for_each_call(fake):

@@ -53,6 +53,21 @@ def test_a_script_is_main_with_its_own_arguments_folder_and_exit_status(tmp_path
     assert (status, stdout.strip()) == (3, "['--min-scale', '7', '-m', 'x'] 1 0.5"), stderr
 
 
+@pytest.mark.parametrize("command", [["-m", "mine", "x"], ["--", "mine.py", "x"]])
+def test_modules_are_found_in_the_current_folder_and_a_double_dash_is_passed_over(tmp_path, command):
+    (tmp_path / "mine.py").write_text("import sys, neighbour; print(sys.argv[1:])\n")
+    (tmp_path / "neighbour.py").write_text("")
+    starter = tmp_path / "elsewhere"
+    starter.mkdir()
+    # As the installed command does it: its own folder is the first to import from.
+    (starter / "command.py").write_text("import sys; from tfls_patch.__main__ import main; sys.exit(main())\n")
+    environ = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+    output = subprocess.check_output(
+        [sys.executable, str(starter / "command.py"), "run"] + command, cwd=str(tmp_path), env=environ
+    )
+    assert output.split() == [b"['x']"]
+
+
 def test_an_exception_of_the_script_goes_through(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("raise KeyError('mine')\n")

@@ -8,7 +8,8 @@ float16, each in a process of its own. What can be shown depends on the TensorFl
 - A burst of NaN batches, where stock has no floor at all (Keras 3): the scale reaches 0, and the next good batch is
   divided by it.
 
-The forward pass is finite throughout. Were it not, no loss scale could help: such layers belong in float32.
+The forward pass of the large loss is finite throughout. Were it not, no loss scale could help: such layers belong in
+float32.
 
 It prints a table and a verdict per experiment and draws ``tfls_patch_demo.png``. It needs TensorFlow, matplotlib and
 scikit-learn, whose bundled digits it uses, so nothing is downloaded.

@@ -8,7 +8,7 @@ replica only. Here the division comes first; the quotients are what is checked, 
     else:                                               scale = after_overflow(scale); counter = 0
 
 so a gradient of 0 under a scale of 0, and a float16 quotient that overflows, skip the step and reach no weight.
-The division is moved, not added: the traced step has no more operations than stock.
+The division is moved, not added: a finite step passes no more operations than in stock.
 """
 
 import functools
