@@ -6,7 +6,7 @@ import os
 import pytest
 
 # The version is read in a process of its own: this one must stay without TensorFlow, to be quick and clean.
-from versions import HAS_TF_KERAS, VERSION
+from versions import VERSION
 
 #: Whatever depends on how a TensorFlow imports its parts is tried on each of them; the rest once, on the newest.
 ORDERS = ["ours first", "tensorflow first, keras late", "keras first", "threads"]
@@ -116,10 +116,11 @@ def _path(folder):
     return os.pathsep.join([str(folder)] + ([os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []))
 
 
-@pytest.mark.skipif(not HAS_TF_KERAS, reason="tf_keras is not in this environment")
-def test_keras_3_and_tf_keras_are_patched_side_by_side(scenario):
-    scenario("revert", TF_USE_LEGACY_KERAS=None)
-    scenario("revert", TF_USE_LEGACY_KERAS="1")
+@pytest.mark.once
+@pytest.mark.parametrize("legacy", [None, "1"])
+def test_keras_3_and_tf_keras_are_patched_side_by_side(scenario, legacy):
+    scenario("revert", TF_USE_LEGACY_KERAS=legacy)
+    scenario("imports", "keras first", TF_USE_LEGACY_KERAS=legacy)
 
 
 @pytest.mark.once

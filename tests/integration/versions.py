@@ -20,4 +20,3 @@ def _read_version():
 
 
 VERSION = _read_version()
-HAS_TF_KERAS = importlib.util.find_spec("tf_keras") is not None

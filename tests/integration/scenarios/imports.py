@@ -16,12 +16,14 @@ def touch_keras():
 
 def check_patched():
     import tensorflow as tf
+    from tfls_patch._registry import LEAVES
 
     status = tfls_patch.status()
     states = {target.state for target in status.targets}
     assert status.enabled and states <= {"patched", "absent", "pending"} and status.patched, status
     pending = [target.name for target in status.targets if target.state == "pending"]
-    assert all("contrib" in name for name in pending), pending
+    loaded = [leaf for leaf in LEAVES if leaf in sys.modules and any(name.startswith(leaf) for name in pending)]
+    assert not loaded, loaded
     assert "tensorflow.python.training.experimental.loss_scale.DynamicLossScale.update" in status.patched
     version = tuple(int(part) for part in tf.__version__.split(".")[:2])
     if version >= (2, 4):

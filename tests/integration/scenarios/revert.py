@@ -1,5 +1,6 @@
 """``revert()`` gives back the very objects of stock, `apply` replaces them again, and the status says so each time."""
 
+import importlib.util
 import os
 import sys
 
@@ -32,8 +33,10 @@ surfaces.start("eager")
 tf.keras.optimizers.SGD  # loads tf.keras where it is lazy
 if VERSION < (2, 0):
     tf.contrib.mixed_precision
-if surfaces.LEGACY_KERAS:
-    import keras  # Keras 3 beside tf_keras, in the same process
+if importlib.util.find_spec("tf_keras"):
+    # Keras 3 and tf_keras in the same process, whichever of them is tf.keras.
+    import keras
+    import tf_keras
 
 stock = functions()
 assert tfls_patch.apply().patched == () and states() == {"stock", "absent"}, tfls_patch.status()
