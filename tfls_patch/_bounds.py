@@ -96,7 +96,7 @@ def _any_stale():
 def _remember_trace(owner, value, bounds):
     record = (weakref.ref(owner), bounds)
     jax = sys.modules.get("jax")
-    if jax is not None and isinstance(value, jax.core.Tracer):
+    if isinstance(value, getattr(getattr(jax, "core", None), "Tracer", ())):
         with _lock:
             _jax_traces[:] = [each for each in _jax_traces if each[0]() is not None] + [record]
         return

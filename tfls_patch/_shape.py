@@ -8,6 +8,7 @@ import types
 
 import wrapt
 
+from tfls_patch._autograph import unconverted
 from tfls_patch._ledger import Entry
 
 
@@ -79,4 +80,4 @@ def _replacement(target, original, module):
     # TensorFlow's decorators leave a record of themselves in the function, and functools.wraps has copied it; with it
     # TensorFlow would look through our function to what it stands for.
     vars(replacement).pop("_tf_decorator", None)
-    return replacement
+    return unconverted(replacement)

@@ -170,7 +170,10 @@ def test_the_kill_switch_leaves_one_info_line_for_each_call(fake):
     """
     status, stdout, stderr = fake(code, TFLS_PATCH="0")
     assert (status, stdout) == (0, "() False")
-    assert [line.split()[:2] for line in stderr.splitlines()] == [["INFO", "tfls_patch"]] * 2
+    lines = stderr.splitlines()
+    assert all(line.startswith("INFO tfls_patch ") for line in lines)
+    # Where the .pth file is installed, the package was imported before there was logging.
+    assert "apply() did nothing" in lines[-1] and len(lines) <= 2
 
 
 def test_bad_arguments_change_nothing(fake):

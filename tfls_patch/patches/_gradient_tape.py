@@ -15,6 +15,7 @@ back in place of gradients.
 import functools
 
 from tfls_patch import _bounds, scaling
+from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
 
@@ -30,6 +31,7 @@ def _replace_loop(original, module):
         # A loop variable cannot be None: such gradients are carried as the source itself and set right at the end.
         is_none = []
 
+        @unconverted
         def one_pass(tape, target, sources, output_gradients, carried):
             scaled = _scaled_gradients(
                 module, tape, loss_scale(), target, sources, output_gradients, unconnected_gradients
@@ -56,7 +58,7 @@ def _replace_loop(original, module):
         start = flat_sources
         if tf.distribute.has_strategy():
             # What goes into the loop must be of the kind that comes out of it: one tensor for each replica.
-            start = run(lambda values: [tf.identity(value) for value in values], args=(flat_sources,))
+            start = run(unconverted(lambda values: [tf.identity(value) for value in values]), args=(flat_sources,))
         gradients, _, _ = tf.while_loop(again, body, [start, False, True])
         gradients = [None if none else gradient for none, gradient in zip(is_none, gradients)]
         return tf.nest.pack_sequence_as(sources, gradients)

@@ -15,6 +15,7 @@ import functools
 import importlib
 
 from tfls_patch import _bounds, scaling
+from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
 #: Keras 3 has no multiplier to set: it doubles and halves.
@@ -73,9 +74,8 @@ def _replace_tf_apply(original, module):
         if tf.__internal__.distribute.strategy_supports_no_merge_call():
             return self._common_apply(grads, trainable_variables=trainable_variables)
         quotients = _quotients(self, grads, trainable_variables or self._trainable_variables, self.dynamic_scale)
-        tf.distribute.get_replica_context().merge_call(
-            functools.partial(_apply_across_replicas, self), args=(quotients, trainable_variables)
-        )
+        apply = unconverted(functools.partial(_apply_across_replicas, self))
+        tf.distribute.get_replica_context().merge_call(apply, args=(quotients, trainable_variables))
 
     return _tf_apply
 

@@ -8,6 +8,7 @@ import collections
 import functools
 
 from tfls_patch import _bounds, scaling
+from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
 _Names = collections.namedtuple("_Names", ["scale", "good", "growth_interval", "multiplier"])
@@ -23,11 +24,9 @@ def _vote_by_sum(is_all_finite, gradients):
     if not tf.distribute.has_strategy():
         return is_all_finite(gradients)
     strategy = tf.distribute.get_strategy()
-    votes = strategy.extended.call_for_each_replica(
-        # A strategy cannot reduce booleans.
-        lambda own: tf.cast(is_all_finite(own), tf.float32),
-        args=(gradients,),
-    )
+    # A strategy cannot reduce booleans.
+    vote = unconverted(lambda own: tf.cast(is_all_finite(own), tf.float32))
+    votes = strategy.extended.call_for_each_replica(vote, args=(gradients,))
     return tf.equal(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None), strategy.num_replicas_in_sync)
 
 

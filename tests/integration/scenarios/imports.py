@@ -63,7 +63,7 @@ elif order == "apply first":
     import tfls_patch
 
     status = tfls_patch.apply(min_scale=1e-4)
-    assert not status.patched and {target.state for target in status.targets} == {"pending", "absent"}, status
+    assert not status.patched and {target.state for target in status.targets} <= {"pending", "absent"}, status
     touch_keras()
 elif order == "reverted before":
     import tfls_patch
