@@ -6,7 +6,7 @@ yet (``pip install --user`` and ``--system-site-packages`` come later), so wrapt
 
 import importlib
 import sys
-from _thread import RLock  # threading itself takes longer to import than this package
+from _thread import RLock, get_ident  # threading itself takes longer to import than this package
 
 from tfls_patch._registry import LEAVES, TOP_LEVEL
 
@@ -27,12 +27,20 @@ class TripWire(object):
     def __init__(self, is_wanted, register):
         self._is_wanted = is_wanted
         self._register = register
+        self._searches = set()  # (thread, name) of those under way
 
     def find_spec(self, fullname, path=None, target=None):
         """Part of the import protocol."""
         if fullname not in TOP_LEVEL or _is_registered or not self._is_wanted():
             return None
-        spec = self._spec_of_others(fullname, path, target)
+        search = (get_ident(), fullname)
+        if search in self._searches:  # one of the others asks us in turn: a wrapping finder, or a second wire
+            return None
+        self._searches.add(search)
+        try:
+            spec = self._spec_of_others(fullname, path, target)
+        finally:
+            self._searches.discard(search)
         if hasattr(getattr(spec, "loader", None), "exec_module"):
             spec.loader = _RegisteringLoader(spec.loader, self._register)
         elif spec is not None:  # a loader of the old protocol, from a hook of an old wrapt
@@ -63,11 +71,14 @@ class _RegisteringLoader(object):
         self._register = register
 
     def __getattr__(self, name):
+        if name == "_loader":  # copying and unpickling ask before there is one
+            raise AttributeError(name)
         return getattr(self._loader, name)
 
     def create_module(self, spec):
         """Part of the import protocol: its last step before the module's own code runs."""
-        spec.loader = self._loader
+        if spec.loader is self:  # otherwise somebody has wrapped us in turn, and must not be lost
+            spec.loader = self._loader
         self._register()
         return self._loader.create_module(spec)
 

@@ -210,6 +210,39 @@ def test_another_finder_between_is_still_asked(fake):
     assert fake(code) == (0, "2 2", "")
 
 
+def test_hooks_and_lazy_loaders_of_others_are_not_lost(fake):
+    code = """
+        import copy, importlib.util, sys, tfls_patch, wrapt
+        spec = importlib.util.find_spec("tensorflow")
+        assert copy.copy(spec.loader).get_filename("tensorflow") == spec.origin
+        wrapt.register_post_import_hook(lambda module: print("theirs", module.__name__), "tensorflow")
+        import tensorflow
+        print(len(tfls_patch.status().patched))
+    """
+    assert fake(code) == (0, "theirs tensorflow\n2", "")
+    code = """
+        import importlib.util, sys, tfls_patch
+        spec = importlib.util.find_spec("tensorflow")
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        sys.modules["tensorflow"] = tensorflow = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(tensorflow)
+        assert not tfls_patch.status().patched
+        print(tensorflow.__version__, len(tfls_patch.status().patched))
+    """
+    assert fake(code)[:2] == (0, "2.10.1 2")
+
+
+def test_a_purged_and_reimported_package_does_not_search_in_a_circle(fake):
+    code = """
+        import sys, tfls_patch
+        for name in [name for name in sys.modules if name.split(".")[0] == "tfls_patch"]:
+            del sys.modules[name]
+        import tfls_patch, tensorflow
+        print(len(tfls_patch.status().patched))
+    """
+    assert fake(code)[:2] == (0, "2")
+
+
 def test_a_purged_and_reimported_tensorflow_is_patched_again(fake):
     code = """
         import sys, tfls_patch, tensorflow

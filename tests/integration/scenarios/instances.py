@@ -35,7 +35,7 @@ surfaces.start("eager")
 old, old_used = make(), make()
 steps(old_used, 1, 1.0)
 stock_class, stock_isinstance = type(old.optimizer), isinstance(old.optimizer, type(old.optimizer))
-if VERSION >= (1, 15):
+if VERSION >= (2, 0):
     stock_config = old.optimizer.get_config()
 
 import tfls_patch
@@ -63,7 +63,7 @@ if (2, 4) <= VERSION and not KERAS_3:
     assert isinstance(smaller, stock_class)
 
 # Config: the keys and values of stock, in both directions.
-if VERSION >= (1, 15):
+if VERSION >= (2, 0):
     new = make()
     assert nameless(new.optimizer.get_config()) == nameless(stock_config), (new.optimizer.get_config(), stock_config)
     rebuilt = type(new.optimizer).from_config(new.optimizer.get_config())
@@ -92,7 +92,7 @@ assert steps(surface, 5)[0] == 0.5
 tfls_patch.apply(min_scale=1e-3)
 assert steps(surface, 5)[0] == 0.5, "own bounds must win over apply()"
 assert steps(make(2.0), 20)[0] == np.float32(1e-3)
-config_with_bounds = surface.optimizer.get_config() if VERSION >= (1, 15) else {}
+config_with_bounds = surface.optimizer.get_config() if VERSION >= (2, 0) else {}
 assert "tfls" not in str(config_with_bounds)
 if VERSION >= (2, 0):
     path = tf.train.Checkpoint(optimizer=surface.optimizer).save("./checkpoint")
