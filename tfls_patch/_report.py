@@ -141,6 +141,9 @@ def _targets_in(leaf, snapshot):
         return [TargetStatus(name, REFUSED, reason) for name in names or [leaf]]
     if not names:
         return [TargetStatus(leaf, ABSENT, _why_absent(package))]
+    home = leaf.split(".")[0]
+    if not entries and _package(home).found == "not installed":  # keras, beside a TensorFlow 2.5
+        return [TargetStatus(leaf, ABSENT, "%s is not installed" % home)]
     if entries:
         return [_patched(leaf, entry, snapshot) for entry in entries.values()]
     if not snapshot.is_armed or snapshot.is_killed:

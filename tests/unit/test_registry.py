@@ -31,7 +31,8 @@ def test_releases_of_all_kinds_of_builds(text, expected):
     [
         ("tensorflow", "1.14.0", "tf_1_14", True),
         ("tensorflow", "1.15.5+nv23.03", "tf_1_15", True),
-        ("tensorflow", "2.3.4", "tf_2_0_to_2_3", True),
+        ("tensorflow", "2.0.4", "tf_2_0", True),
+        ("tensorflow", "2.3.4", "tf_2_1_to_2_3", True),
         ("tensorflow", "2.10.1", "tf_2_8_to_2_12", True),
         ("tensorflow", "2.16.0-rc0", "tf_2_16_to_2_22", True),
         ("tensorflow", "2.22.0-rc0", "tf_2_16_to_2_22", True),

@@ -4,7 +4,8 @@
 module                      what it covers
 ==========================  =========================================================================================
 ``tf_1_14``, ``tf_1_15``    TensorFlow 1.x with ``tf.contrib``
-``tf_2_0_to_2_3``           ``tf.keras`` holds a ``DynamicLossScale``
+``tf_2_0``                  ``tf.keras`` holds a ``DynamicLossScale``
+``tf_2_1_to_2_3``           the same, and ``LossScaleGradientTape``
 ``tf_2_4``                  ``tf.keras`` has a state of its own
 ``tf_2_5_to_2_7``           gradients are all-reduced first; Keras becomes a package of its own
 ``tf_2_8_to_2_12``          one class for legacy optimizers, one for new ones

@@ -1,5 +1,6 @@
 """``revert()`` gives back the very objects of stock, `apply` replaces them again, and the status says so each time."""
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -33,10 +34,9 @@ surfaces.start("eager")
 tf.keras.optimizers.SGD  # loads tf.keras where it is lazy
 if VERSION < (2, 0):
     tf.contrib.mixed_precision
-if importlib.util.find_spec("tf_keras"):
-    # Keras 3 and tf_keras in the same process, whichever of them is tf.keras.
-    import keras
-    import tf_keras
+for package in ("keras", "tf_keras"):  # all that lie here, whichever of them is tf.keras
+    if importlib.util.find_spec(package):
+        importlib.import_module(package)
 
 stock = functions()
 assert tfls_patch.apply().patched == () and states() == {"stock", "absent"}, tfls_patch.status()
