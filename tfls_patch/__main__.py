@@ -17,7 +17,8 @@ from tfls_patch import _run, _settings
 def main(arguments=None):
     """Runs one command; returns the exit status."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    arguments, command = _split_run(sys.argv[1:] if arguments is None else list(arguments))
+    options = parser.parse_args(arguments, argparse.Namespace(run=command))
     if options.command is None:
         parser.print_help(sys.stderr)
         return 2
@@ -48,8 +49,6 @@ def _add_run(commands):
     )
     command.add_argument("--min-scale", type=float, metavar="X", help="the floor (default: 2**-14)")
     command.add_argument("--max-scale", type=float, metavar="Y", help="the ceiling (default: 2**126)")
-    command.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
-    command.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")
     command.set_defaults(handle=_run_command)
 
 
@@ -84,11 +83,13 @@ def _import_quietly(package):
 
 
 def _run_command(options, parser):
-    module, script = options.module, options.script
-    if script[:1] == ["--"]:  # argparse leaves it there
-        script = script[1:]
-    if not (module or script):
+    command = options.run
+    is_module = command[:1] == ["-m"]
+    command = command[1:] if command[:1] in (["-m"], ["--"]) else command
+    if not command:
         parser.error("run: name a script, or -m and a module")
+    if command[0].startswith("-"):
+        parser.error("run: no such option: %s" % command[0])
     try:
         tfls_patch.apply(options.min_scale, options.max_scale)
     except ValueError as error:
@@ -96,9 +97,22 @@ def _run_command(options, parser):
     except tfls_patch.UnsupportedVersionError as error:
         sys.stderr.write("tfls_patch: %s\n" % error)
     _settings.export(tfls_patch.status())
-    if module:
-        return _run.module(module[0], module[1:])
-    return _run.script(script[0], script[1:])
+    return (_run.module if is_module else _run.script)(command[0], command[1:])
+
+
+def _split_run(arguments):
+    """Splits ``run --min-scale 1e-4 train.py --rate 3`` before ``train.py``: what follows is none of our business.
+
+    argparse cannot be told so: its remainder ends at ``--`` and begins before unknown options.
+    """
+    if arguments[:1] != ["run"]:
+        return arguments, []
+    end = 1
+    while end < len(arguments) and arguments[end].startswith("--") and arguments[end] != "--":
+        end += 2 if arguments[end] in ("--min-scale", "--max-scale") else 1
+    if arguments[end : end + 1] == ["-h"]:
+        end += 1
+    return arguments[:end], arguments[end:]
 
 
 if __name__ == "__main__":

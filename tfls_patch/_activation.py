@@ -123,6 +123,11 @@ def refuse_imports(error):
         sys.meta_path.insert(0, Refusal(error))
 
 
+def allow_imports():
+    """Takes a `Refusal` back."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Refusal)]
+
+
 def is_initializing(module):
     """Whether a module in ``sys.modules`` is still being executed, by this thread or another."""
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

@@ -59,7 +59,8 @@ def status():
 def set_bounds(optimizer, min_scale=None, max_scale=None):
     """Gives one loss scale bounds of its own, which win over those of `apply`: for a GAN with two optimizers.
 
-    They live and die with the object, survive ``copy.deepcopy``, and are no part of its config or of a checkpoint.
+    They live and die with the object, and are no part of its config or of a checkpoint. ``copy.deepcopy`` keeps them,
+    except in Keras 3, which copies an optimizer by way of its saved form.
 
     Args:
         optimizer: A ``LossScaleOptimizer`` of any TensorFlow or Keras, ``MixedPrecisionLossScaleOptimizer``,

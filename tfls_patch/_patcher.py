@@ -88,6 +88,7 @@ class Patcher(object):
             self._refusals.clear()
             self._untested.clear()
             _bounds.use(None)
+        _activation.allow_imports()
         for entry in left:
             _warn(
                 "%s.%s was replaced by something else after tfls_patch had patched it, and was left as it is. "

@@ -1,8 +1,10 @@
 """Runs somebody's script or module as if Python had been started with it."""
 
+import builtins
 import os
 import runpy
 import sys
+import types
 
 
 def script(path, arguments):
@@ -16,8 +18,24 @@ def script(path, arguments):
         return 2
     sys.argv[:] = [path] + list(arguments)
     _put_first(os.path.dirname(os.path.abspath(path)))
-    runpy.run_path(path, run_name="__main__")
+    if os.path.isfile(path) and not path.endswith((".pyc", ".zip", ".pyz")):
+        _execute(path)
+    else:
+        runpy.run_path(path, run_name="__main__")
     return 0
+
+
+def _execute(path):
+    """Executes a source file as the module ``__main__``, and leaves it there.
+
+    runpy takes it away at the end, before exit handlers and threads that may still want to pickle a class of it.
+    """
+    main = types.ModuleType("__main__")
+    main.__file__, main.__builtins__, main.__package__ = path, builtins, None
+    with open(path, "rb") as source:
+        code = compile(source.read(), path, "exec", dont_inherit=True)
+    sys.modules["__main__"] = main
+    exec(code, vars(main))
 
 
 def module(name, arguments):

@@ -82,6 +82,6 @@ def narrowed(lib, result, operand):
 
 
 def _with_dtype(lib, operand, dtype):
-    if hasattr(operand, "indices") and hasattr(operand, "values"):  # tf.IndexedSlices must stay sparse
+    if hasattr(operand, "dense_shape") and hasattr(operand, "values"):  # tf.IndexedSlices must stay sparse
         return type(operand)(lib.cast(operand.values, dtype), operand.indices, operand.dense_shape)
     return lib.cast(operand, dtype)

@@ -120,6 +120,16 @@ def test_a_foreign_shape_is_left_alone_with_one_line_and_strict_mode_fails_the_i
     code = "import tfls_patch, tensorflow; print(tfls_patch.status().patched)"
     status, stdout, stderr = fake(code)
     assert status == 0 and stdout == "()" and len(stderr.splitlines()) == 1 and "takes (self, grads, replica)" in stderr
+    again = """
+        import tfls_patch
+        try:
+            import tensorflow
+        except tfls_patch.UnsupportedVersionError:
+            tfls_patch.revert()
+            import tensorflow
+            print(tensorflow.__version__)
+    """
+    assert fake(again, TFLS_PATCH_STRICT="1") == (0, "2.10.1", "")
     for options in ((), ("-W", "error")):
         status, _, stderr = fake(code, *options, TFLS_PATCH_STRICT="1")
         assert status == 1 and "UnsupportedVersionError" in stderr

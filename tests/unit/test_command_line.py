@@ -33,6 +33,9 @@ def run(*arguments, **kwargs):
         ("run", "--min-scale", "2", "--max-scale", "1", "a.py"),
         ("run", "no_such_file.py"),
         ("run", "-m"),
+        ("run", "--"),
+        ("run", "-x", "a.py"),
+        ("run", "--min-scales", "1", "a.py"),
     ],
 )
 def test_misuse_exits_with_2_and_says_why(arguments):
@@ -53,7 +56,7 @@ def test_a_script_is_main_with_its_own_arguments_folder_and_exit_status(tmp_path
     assert (status, stdout.strip()) == (3, "['--min-scale', '7', '-m', 'x'] 1 0.5"), stderr
 
 
-@pytest.mark.parametrize("command", [["-m", "mine", "x"], ["--", "mine.py", "x"]])
+@pytest.mark.parametrize("command", [["-m", "mine"], ["--", "mine.py"], ["mine.py"]])
 def test_modules_are_found_in_the_current_folder_and_a_double_dash_is_passed_over(tmp_path, command):
     (tmp_path / "mine.py").write_text("import sys, neighbour; print(sys.argv[1:])\n")
     (tmp_path / "neighbour.py").write_text("")
@@ -63,9 +66,21 @@ def test_modules_are_found_in_the_current_folder_and_a_double_dash_is_passed_ove
     (starter / "command.py").write_text("import sys; from tfls_patch.__main__ import main; sys.exit(main())\n")
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
     output = subprocess.check_output(
-        [sys.executable, str(starter / "command.py"), "run"] + command, cwd=str(tmp_path), env=environ
+        [sys.executable, str(starter / "command.py"), "run"] + command + ["a", "--", "-m", "c"],
+        cwd=str(tmp_path),
+        env=environ,
     )
-    assert output.split() == [b"['x']"]
+    assert output.strip() == b"['a', '--', '-m', 'c']"
+
+
+def test_the_script_stays_main_until_the_end(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import atexit, pickle\n"
+        "class Job(object): pass\n"
+        "atexit.register(lambda: print(pickle.loads(pickle.dumps(Job())).__class__ is Job))\n"
+    )
+    assert run("run", str(script))[:2] == (0, "True\n")
 
 
 def test_an_exception_of_the_script_goes_through(tmp_path):

@@ -3,7 +3,7 @@
 Stock has no bounds, checks the scaled gradients and divides afterwards, and under MirroredStrategy asks the first
 replica only. Here the division comes first; the quotients are what is checked, on every replica, and applied::
 
-    quotients = gradients / scale                       # in the gradients' own type
+    quotients = gradients / scale                       # in the type in which they are used
     if all quotients are finite on every replica:       inner_optimizer.apply(quotients); count, or grow
     else:                                               scale = after_overflow(scale); counter = 0
 
@@ -34,10 +34,16 @@ def _quotients(optimizer, gradients, variables, scale):
     def quotient(gradient, variable):
         if gradient is None or is_overwritten(variable):
             return gradient
-        # The division promotes float16 to float32; the inner optimizer would cast it back after the verdict.
-        return scaling.narrowed(ops, ops.divide(gradient, scale), gradient)
+        # The division promotes float16 to float32, and the inner optimizer casts it back: what does not fit then is to
+        # be seen before. But clipping comes between the two, needs the wider range, and makes it fit.
+        divided = ops.divide(gradient, scale)
+        return divided if _clips(optimizer.inner_optimizer) else scaling.narrowed(ops, divided, gradient)
 
     return [quotient(gradient, variable) for gradient, variable in zip(gradients, variables)]
+
+
+def _clips(inner_optimizer):
+    return any(getattr(inner_optimizer, name, None) for name in ("clipnorm", "clipvalue", "global_clipnorm"))
 
 
 # --- The scaling methods -------------------------------------------------------------------------------------------

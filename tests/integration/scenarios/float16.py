@@ -67,12 +67,26 @@ def check_quotient_overflow():
     assert list(np.array(w)) == [0.75]
 
 
+def check_clipping():
+    """Keras 3: an inner optimizer that clips gets the quotients in float32, where their squares fit."""
+    import keras
+
+    for how in ({"global_clipnorm": 1.0}, {"clipnorm": 1.0}, {"clipvalue": 0.01}):
+        w = keras.Variable(np.zeros(10000), dtype="float16")
+        optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0, **how), initial_scale=0.5)
+        optimizer.build([w])
+        optimizer.apply([tf.constant(np.full(10000, 6e4), tf.float16)], [w])  # 1.2e5 each, beyond float16
+        assert np.allclose(np.array(w), -0.01, rtol=2e-3), (how, np.array(w))
+        assert float(optimizer.dynamic_scale.numpy()) == 0.5
+
+
 for name, make in sorted(surfaces.surfaces("eager").items()):
     if not name.endswith("eager") or "DynamicLossScale" in name:
         continue
     if "keras 3" in name:
         check_training(name, make)
         check_quotient_overflow()
+        check_clipping()
     elif VERSION >= (1, 15):
         check_methods(name, make)
 print("OK")

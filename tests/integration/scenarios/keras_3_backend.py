@@ -96,6 +96,19 @@ assert number(model.optimizer.dynamic_scale) >= 0.25
 assert all(np.all(np.isfinite(weight)) for weight in model.get_weights()), model.get_weights()
 assert abs(float(model.predict(x[:1], verbose=0)[0, 0]) - 1) < 0.05
 
+# float16 losses and variables.
+w = keras.Variable([1.0, 2.0], dtype="float16")
+optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=0.25)
+optimizer.build([w])
+assert number(optimizer.scale_loss(keras.ops.ones((), "float16"))) == 0.25
+gradient = keras.ops.full((2,), 0.25, "float16")
+if backend == "jax":
+    weights, _ = optimizer.stateless_apply([v.value for v in optimizer.variables], [gradient], [w.value])
+    assert list(np.array(weights[0])) == [0.75, 1.75], weights
+else:
+    optimizer.apply([gradient], [w])
+    assert list(keras.ops.convert_to_numpy(w)) == [0.75, 1.75]
+
 tfls_patch.revert()
 assert not tfls_patch.status().patched
 print("OK " + backend)
