@@ -54,19 +54,8 @@ def tests(session):
 @nox.session(venv_backend="none")
 @nox.parametrize("tf", [row.tf for row in table.ROWS])
 def matrix(session, tf):
-    """Run the tests on one row of the matrix, in an environment that is removed afterwards."""
-    row = table.row(tf)
-    interpreter = table.find_interpreter(row.python)
-    if interpreter is None:
-        session.error("Python %s, which TensorFlow %s needs here, was not found" % (row.python, tf))
-    folder = ROOT / ".nox" / ("row-" + tf)
-    try:
-        session.run("uv", "venv", "--quiet", "--clear", "--python", interpreter, str(folder / "env"), external=True)
-        python = str(folder / "env" / "bin" / "python")
-        _install(session, python, row.package, *row.pins)
-        _run_suites(session, python, folder, row.env, "-m", "not once")
-    finally:
-        shutil.rmtree(str(folder), ignore_errors=True)
+    """Run what depends on the version on one row of the matrix."""
+    _run_row(session, table.row(tf), "row-" + tf)
 
 
 @nox.session(venv_backend="none")
@@ -74,16 +63,22 @@ def matrix(session, tf):
 def keras(session, version):
     """Run what concerns Keras 3 on an older Keras 3, with the oldest TensorFlow that takes it."""
     row = table.row("2.16")
-    folder = ROOT / ".nox" / ("keras-" + version)
+    row = row._replace(pins=row.pins + ["keras==" + version])
+    # Keras 3.0 - 3.3 do not reduce gradients over replicas in a custom loop, so there is nothing to agree on.
+    _run_row(session, row, "keras-" + version, "-k", "not replicas")
+
+
+def _run_row(session, row, name, *options):
+    """Run the suites, without what needs to run only once, in an environment that is removed afterwards."""
     interpreter = table.find_interpreter(row.python)
     if interpreter is None:
-        session.error("Python %s was not found" % row.python)
+        session.error("Python %s, which TensorFlow %s needs here, was not found" % (row.python, row.tf))
+    folder = ROOT / ".nox" / name
     try:
         session.run("uv", "venv", "--quiet", "--clear", "--python", interpreter, str(folder / "env"), external=True)
         python = str(folder / "env" / "bin" / "python")
-        _install(session, python, row.package, *row.pins, "keras==" + version)
-        # Keras 3.0 - 3.3 do not reduce gradients over replicas in a custom loop, so there is nothing to agree on.
-        _run_suites(session, python, folder, row.env, "-m", "not once", "-k", "not replicas")
+        _install(session, python, row.package, *row.pins)
+        _run_suites(session, python, folder, row.env, "-m", "not once", *options)
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
 

@@ -69,8 +69,12 @@ def main(mode):
         floor = 1.0 if surface.is_bounded_by_stock else 2.0**-126
         check(same(states, reference(SCRIPT, floor, 2.0**126)), name, "stock is not what the reference says", states)
 
+    contrib = "contrib" in found and run(surfaces.ContribDefaultSurface, SCRIPT)[0]
+
     import tfls_patch
 
+    if contrib:
+        check_contrib_defaults(tfls_patch, contrib)
     for name, make in sorted(found.items()):
         check_stock(tfls_patch, name, make, stock[name][0])
         check_bounds(tfls_patch, name, make)
@@ -123,6 +127,19 @@ def cost_of(surface):
     total = surfaces.node_counts(graph_defs)[0]
     # TF1's Switch and Merge have no branches to tell apart.
     return total, surfaces.finite_path_nodes(graph_defs[0]) if surface.kind == "function" else total
+
+
+def check_contrib_defaults(tfls_patch, stock):
+    """Contrib's manager counts bad steps too, and has other ratios: stock with a floor of 1, its own floor below."""
+    apply(tfls_patch, min_scale=1, max_scale=2.0**126)
+    states, _ = run(surfaces.ContribDefaultSurface, SCRIPT)
+    check(same(states, stock), "contrib defaults", "min_scale=1 differs from stock", states, stock)
+    apply(tfls_patch, min_scale=0.25)
+    states, _ = run(surfaces.ContribDefaultSurface, [INF] * 3 + [1.0] + [INF] * 60)
+    scales = [state[0] for state in states]
+    expected = [np.float32(INITIAL)] + [np.float32(INITIAL) * np.float32(0.8)] * 2
+    check(same(scales[:3], expected), "contrib defaults", scales[:3])
+    check(scales[-1] == 0.25, "contrib defaults", scales[-5:])
 
 
 def check_cost(name, make, stock):

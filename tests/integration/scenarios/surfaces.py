@@ -260,16 +260,24 @@ class KerasGraphSurface(_Graph):
 class ContribSurface(_Graph):
     """``tf.contrib.mixed_precision``, set up to halve at every bad step."""
 
+    backoff = {"decr_every_n_nan_or_inf": 1, "decr_ratio": 0.5}
+
     def build(self):
         contrib = tf.contrib.mixed_precision
         self.owner = contrib.ExponentialUpdateLossScaleManager(
-            self.initial, self.interval, decr_every_n_nan_or_inf=1, incr_ratio=2, decr_ratio=0.5
+            self.initial, self.interval, incr_ratio=2, **self.backoff
         )
         self.optimizer = contrib.LossScaleOptimizer(tf1.train.GradientDescentOptimizer(RATE), self.owner)
         return self.optimizer.minimize(self.w * self.m)
 
     def variables(self):
         return self.owner._loss_scale, self.owner._num_good_steps
+
+
+class ContribDefaultSurface(ContribSurface):
+    """The same with contrib's own defaults: times 0.8 at every second bad step."""
+
+    backoff = {}
 
 
 # --- which of them are here ------------------------------------------------------------------------------------------
