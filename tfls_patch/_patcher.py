@@ -92,7 +92,8 @@ class Patcher(object):
         for entry in left:
             _warn(
                 "%s.%s was replaced by something else after tfls_patch had patched it, and was left as it is. "
-                "To get stock back, undo that other patch" % (entry.leaf, entry.name)
+                "To get stock back, undo that other patch" % (entry.leaf, entry.name),
+                stacklevel=4,
             )
 
     def snapshot(self):
@@ -191,7 +192,8 @@ class Patcher(object):
             _warn(
                 "A loss scale's update was already traced (tf.function, TF1 graph or compiled step) with other bounds "
                 "and keeps those. Call tfls_patch before the first step, or have it traced again: model.compile(), "
-                "or a new tf.function"
+                "or a new tf.function",
+                stacklevel=5,
             )
 
     def _warn_once(self, message):
@@ -255,9 +257,9 @@ def _broken(what, error):
     )
 
 
-def _warn(message):
-    """For explicit calls: points at the user's own line."""
-    warnings.warn(message, TflsPatchWarning, stacklevel=5)
+def _warn(message, stacklevel):
+    """For explicit calls: points at the user's own line, `stacklevel` calls up."""
+    warnings.warn(message, TflsPatchWarning, stacklevel=stacklevel)
 
 
 def _tell(message):

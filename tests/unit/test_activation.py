@@ -186,6 +186,23 @@ def test_the_kill_switch_leaves_one_info_line_for_each_call(fake):
     assert "apply() did nothing" in lines[-1] and len(lines) <= 2
 
 
+def test_revert_warns_at_the_users_line_of_what_it_leaves_alone(fake):
+    code = """
+        import sys, warnings, tfls_patch, tensorflow
+        ours = tensorflow.loss_scale.DynamicLossScale.update
+        tensorflow.loss_scale.DynamicLossScale.update = theirs = lambda self, grads: ours(self, grads)
+        states = {t.name.split("experimental.")[-1]: t.state for t in tfls_patch.status().targets}
+        assert states["loss_scale.DynamicLossScale.update"] == "refused", states
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tfls_patch.revert(); line = sys._getframe().f_lineno
+        assert tensorflow.loss_scale.DynamicLossScale.update is theirs
+        assert "__init__" in vars(tensorflow.loss_scale.FixedLossScale)
+        print(len(caught), caught[0].lineno == line, "undo that other patch" in str(caught[0].message))
+    """
+    assert fake(code) == (0, "1 True True", "")
+
+
 def test_bad_arguments_change_nothing(fake):
     code = """
         import tfls_patch, tensorflow
