@@ -22,8 +22,6 @@ KERAS_3 = VERSION >= (2, 16) and not LEGACY_KERAS
 
 RATE = 2.0**-10  # a power of two, so that weights are exact and equality means equality
 
-STEPS_THAT_FIT_THE_TRACE = [1.0, float("inf"), 1.0]
-
 
 def loss_scales():
     """The namespace with ``DynamicLossScale`` and ``MixedPrecisionLossScaleOptimizer``."""
