@@ -1,7 +1,7 @@
-"""Command line: ``python -m tfls_patch {status,run,demo}``, also installed as ``tfls-patch``.
+"""Command line: ``python -m tfls_patch {status,doctor,run,demo}``, also installed as ``tfls-patch``.
 
-Exit status: 0 all is well, 1 not patched (``status``) or an expectation failed (``demo``), 2 misuse. ``run`` exits as
-the script that it runs.
+Exit status: 0 all is well, 1 not patched (``status``, ``doctor``) or an expectation failed (``demo``), 2 misuse.
+``run`` exits as the script that it runs.
 """
 
 import argparse
@@ -28,8 +28,9 @@ def main(arguments=None):
 def _parser():
     parser = argparse.ArgumentParser(prog="tfls_patch", description=tfls_patch.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version="tfls_patch " + tfls_patch.__version__)
-    commands = parser.add_subparsers(dest="command", metavar="{status,run,demo}")
+    commands = parser.add_subparsers(dest="command", metavar="{status,doctor,run,demo}")
     _add_status(commands)
+    _add_doctor(commands)
     _add_run(commands)
     _add_demo(commands)
     return parser
@@ -39,6 +40,14 @@ def _add_status(commands):
     command = commands.add_parser("status", help="what was found here, what is patched, and why")
     command.add_argument("--json", action="store_true", help="the same for programs")
     command.set_defaults(handle=_status)
+
+
+def _add_doctor(commands):
+    from tfls_patch import doctor
+
+    command = commands.add_parser("doctor", help="check the whole chain, prove it with overflows, and say what to do")
+    doctor.add_arguments(command)
+    command.set_defaults(handle=lambda options, parser: doctor.run(options))
 
 
 def _add_run(commands):

@@ -88,13 +88,13 @@ def checked_scale(name, value):
     """
     # NumPy registers its scalars as numbers.Real; bool is one too by inheritance, but True is no scale.
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError("%s must be %s, not %s of type %s" % (name, ALLOWED, _short(value), type(value).__name__))
+        raise TypeError("%s must be %s, not %s of type %s" % (name, ALLOWED, shown(value), type(value).__name__))
     try:
         number = _to_float32(float(value))
     except OverflowError:  # an int beyond float64, or a float64 beyond float32
         number = math.inf
     if not SMALLEST_SCALE <= number <= LARGEST_SCALE:  # False for NaN as well
-        raise ValueError("%s must be %s, got %s" % (name, ALLOWED, _short(value)))
+        raise ValueError("%s must be %s, got %s" % (name, ALLOWED, shown(value)))
     return number
 
 
@@ -110,6 +110,10 @@ def check_order(min_scale, max_scale):
 def variable_of(name):
     """Returns the environment variable that sets the argument `name`: ``min_scale`` -> ``TFLS_PATCH_MIN_SCALE``."""
     return "%s_%s" % (SWITCH_VARIABLE, name.upper())
+
+
+#: Every environment variable that this package reads.
+VARIABLES = (SWITCH_VARIABLE, variable_of("min_scale"), variable_of("max_scale"), STRICT_VARIABLE)
 
 
 def switch(environ=None):
@@ -155,7 +159,7 @@ def _from_variable(environ, name, default, complaints):
     except ValueError:
         complaints.append(
             "%s=%s was ignored, %s is %g: it must be %s, such as 1e-4"
-            % (variable_of(name), _short(text), name, default, ALLOWED)
+            % (variable_of(name), shown(text), name, default, ALLOWED)
         )
         return Setting(default, DEFAULT)
 
@@ -165,7 +169,7 @@ def _to_float32(number):
     return struct.unpack("<f", struct.pack("<f", number))[0]
 
 
-def _short(value, limit=80):
+def shown(value, limit=80):
     """A ``repr`` that is safe to put in a message: one line, bounded, and never an exception."""
     try:
         text = " ".join(repr(value).split())

@@ -89,6 +89,46 @@ def test_status_on_the_command_line(python):
     assert killed.returncode == 1 and "kill switch" in killed.stdout
 
 
+def _doctor(finished):
+    """Returns ``{check: [its findings]}`` of a report in JSON."""
+    report, checks = json.loads(finished.stdout), {}
+    for finding in report["checks"]:
+        checks.setdefault(finding["name"], []).append(finding)
+    assert report["healthy"] == (finished.returncode == 0), finished.stdout
+    return checks
+
+
+def test_the_doctor_finds_a_healthy_environment_and_proves_every_target(python):
+    finished = python("-m", "tfls_patch", "doctor", "--json", TFLS_PATCH="1")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    checks = _doctor(finished)
+    assert [finding["state"] for finding in checks["tensorflow"] + checks["targets"] + checks["start-up file"]] == (
+        ["ok"] * 3
+    )
+    assert "tensorflow" in checks["tensorflow"][0]["found"].split("from ")[-1], "no distribution was found"
+    assert checks["pins"], "TensorFlow asks for wrapt"
+    driven = [finding for finding in checks["overflow"] if finding["state"] == "ok"]
+    assert len(driven) >= 4 and all("weight untouched" in finding["found"] for finding in driven)
+    missed = [finding["found"] for finding in checks["overflow"] if finding["state"] != "ok"]
+    assert all("through _stateless_handle_finite_grads" in found for found in missed), missed
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "check, code",
+    [
+        ("overflow", "from tfls_patch import scaling; scaling.bounded = lambda lib, candidate, bounds: candidate"),
+        ("patchers", "tf.compat.v1.mixed_precision.DynamicLossScale.update = lambda self, grads: None"),
+        ("targets", "tfls_patch.revert()"),
+    ],
+)
+def test_the_doctor_sees_what_is_broken(python, check, code):
+    lines = ["import sys, tfls_patch, tensorflow as tf", code, "from tfls_patch.__main__ import main"]
+    finished = python("-c", "\n".join(lines + ["sys.exit(main(['doctor', '--json']))"]))
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    assert "fail" in [finding["state"] for finding in _doctor(finished)[check]]
+
+
 @pytest.mark.once
 def test_run_runs_an_unmodified_script_patched(python, tmp_path):
     (tmp_path / "scripts").mkdir()

@@ -56,6 +56,13 @@ def copy_of_source(folder):
     return folder
 
 
+def clean_environ():
+    """Return this environment without what would change how another interpreter starts."""
+    env = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "TFLS_PATCH"))}
+    env["PYTHONDONTWRITEBYTECODE"] = "1"  # an uninstall may not know of what the test itself left
+    return env
+
+
 class Environment:
     """A virtual environment of the standard library; in these, Python runs each .pth file twice."""
 
@@ -86,9 +93,7 @@ class Environment:
         Returns:
             What LOOK saw, and what was written to stderr.
         """
-        env = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "TFLS_PATCH"))}
-        env["PYTHONDONTWRITEBYTECODE"] = "1"  # an uninstall may not know of what the test itself left
-        env.update(more)
+        env = dict(clean_environ(), **more)
         if value is not None:
             env["TFLS_PATCH"] = value
         done = subprocess.run(
