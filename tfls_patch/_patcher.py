@@ -52,7 +52,7 @@ class Patcher(object):
             # No activation by a slip of the pen: at start-up the variable alone is what has us imported.
             self._warn_once(
                 "TFLS_PATCH=%s is neither 1 nor 0 (or true, false, yes, no, on, off), so nothing is patched until "
-                "tfls_patch.apply() is called" % " ".join(word.split())[:40]
+                "tfls_patch.apply() is called" % _settings.shown(word, 40)
             )
             return
         self._is_armed = True
@@ -265,9 +265,13 @@ def _warn(message, stacklevel):
 def _tell(message):
     """For imports, where the user's line is far away: one line, and never an exception inside an import."""
     try:
-        warnings.warn_explicit(message, TflsPatchWarning, "tfls_patch", 1)
+        # The brackets keep `warnings` from looking for a file of that name, to print a line of it.
+        warnings.warn_explicit(message, TflsPatchWarning, "<tfls_patch>", 1, "tfls_patch")
     except TflsPatchWarning:  # warnings are errors here
-        sys.stderr.write("tfls_patch: %s\n" % message)
+        try:
+            sys.stderr.write("tfls_patch: %s\n" % message)
+        except Exception:  # there is none, or it is closed or full: then warnings get lost, not imports
+            pass
 
 
 PATCHER = Patcher()

@@ -25,6 +25,8 @@ SWITCH_VARIABLE = "TFLS_PATCH"
 STRICT_VARIABLE = "TFLS_PATCH_STRICT"
 TRUE_WORDS = frozenset(["1", "true", "yes", "on", "y", "t"])
 FALSE_WORDS = frozenset(["0", "false", "no", "off", "n", "f"])
+#: What may stand around a value. Not all that Unicode calls a space: a no-break space is a slip of the pen.
+SPACES = " \t\n\r\f\v"
 
 #: Values of ``Setting.source``.
 ARGUMENT, ENVIRONMENT, DEFAULT = "argument", "environment", "default"
@@ -56,10 +58,13 @@ class Settings(object):
         high = _from_variable(environ, "max_scale", DEFAULT_MAX_SCALE, complaints)
         if low.value > high.value:
             complaints.append(
-                "%s=%g is above %s=%g; both were ignored"
-                % (variable_of("min_scale"), low.value, variable_of("max_scale"), high.value)
+                "%s=%g (%s) is above %s=%g (%s); both were ignored"
+                % ((variable_of("min_scale"),) + low + (variable_of("max_scale"),) + high)
             )
             low, high = Setting(DEFAULT_MIN_SCALE, DEFAULT), Setting(DEFAULT_MAX_SCALE, DEFAULT)
+        word = _word(environ.get(STRICT_VARIABLE, ""))
+        if isinstance(word, str):
+            complaints.append("%s=%s was ignored: it must be 1 or 0" % (STRICT_VARIABLE, shown(word)))
         return cls(low, high), complaints
 
     def replaced(self, min_scale=None, max_scale=None):
@@ -142,16 +147,16 @@ def export(status, environ=None):
 
 
 def _word(text):
-    word = text.strip().lower()
+    word = text.strip(SPACES).lower()
     if word in TRUE_WORDS:
         return True
     if word in FALSE_WORDS:
         return False
-    return text if word else None
+    return text or None  # only spaces are no word either, and the .pth file takes them for a value
 
 
 def _from_variable(environ, name, default, complaints):
-    text = environ.get(variable_of(name), "").strip()
+    text = environ.get(variable_of(name), "").strip(SPACES)
     if not text:
         return Setting(default, DEFAULT)
     try:
@@ -170,9 +175,12 @@ def _to_float32(number):
 
 
 def shown(value, limit=80):
-    """A ``repr`` that is safe to put in a message: one line, bounded, and never an exception."""
+    """A ``repr`` that is safe to put in a message: one line, ASCII, bounded, and never an exception.
+
+    ASCII because a look-alike from another script shows, and no terminal takes any of it for a command.
+    """
     try:
-        text = " ".join(repr(value).split())
+        text = " ".join(ascii(value).split())
     except Exception:  # a broken __repr__ must not hide the message that it is part of
         text = object.__repr__(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

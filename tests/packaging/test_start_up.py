@@ -78,7 +78,7 @@ def test_a_value_that_is_neither_on_nor_off_warns_once(installed):
     seen, stderr = installed.start("perhaps")
     assert seen == SWITCHED_OFF
     assert stderr.count("TflsPatchWarning") == 1
-    assert "TFLS_PATCH=perhaps" in stderr
+    assert "TFLS_PATCH='perhaps'" in stderr
 
 
 def test_a_bad_bound_warns_and_does_not_stop_the_interpreter(installed):

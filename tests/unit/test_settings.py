@@ -100,7 +100,7 @@ def test_words_that_kill(text):
     assert _settings.switch({"TFLS_PATCH": text}) is False and _settings.killed({"TFLS_PATCH": text})
 
 
-@pytest.mark.parametrize("text, expected", [("", None), ("  ", None), ("2", "2"), ("enabled", "enabled")])
+@pytest.mark.parametrize("text, expected", [("", None), ("  ", "  "), ("2", "2"), ("1\u00a0", "1\u00a0")])
 def test_other_words_neither_arm_nor_kill(text, expected):
     assert _settings.switch({"TFLS_PATCH": text}) == expected and not _settings.killed({"TFLS_PATCH": text})
 
