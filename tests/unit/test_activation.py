@@ -76,6 +76,12 @@ def test_importing_the_package_imports_nothing_heavy(fake):
         print(sorted(new & heavy))
     """
     assert fake(code) == (0, "[]", "")
+    assert fake(code, TFLS_PATCH="0") == (0, "[]", "")
+
+
+def test_the_kill_switch_is_logged_where_somebody_can_hear_it(fake):
+    code = "import logging; logging.basicConfig(level=logging.INFO); import tfls_patch"
+    assert "TFLS_PATCH=0" in fake(code, TFLS_PATCH="0")[2]
 
 
 @pytest.mark.parametrize("first, second", [("tfls_patch", "tensorflow"), ("tensorflow", "tfls_patch")])
@@ -153,7 +159,7 @@ def test_a_bad_variable_is_one_line_on_stderr(fake):
 def test_an_unknown_word_activates_nothing_by_itself(fake):
     code = "import tfls_patch, tensorflow; print(len(tfls_patch.status().patched), len(tfls_patch.apply().patched))"
     status, stdout, stderr = fake(code, TFLS_PATCH="may\nbe")
-    assert (status, stdout) == (0, "0 2") and len(stderr.splitlines()) == 1 and "TFLS_PATCH=may be" in stderr
+    assert (status, stdout) == (0, "0 2") and len(stderr.splitlines()) == 1 and "TFLS_PATCH='may\\nbe'" in stderr
 
 
 def test_a_tensorflow_that_is_too_old_for_any_of_it_is_refused_by_apply(fake):
