@@ -1,11 +1,15 @@
 """The logger ``tfls_patch``, set up when it is needed: `logging` takes longer to import than this package."""
 
+import sys
 
-def get():
-    """Returns the logger, silent unless the application configures logging."""
+
+def info(message, *arguments):
+    """Logs at level INFO, which the application has to ask for: while it has no `logging`, nobody can have."""
+    if "logging" not in sys.modules:
+        return
     import logging
 
     logger = logging.getLogger("tfls_patch")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
-    return logger
+    logger.info(message, *arguments)

@@ -148,7 +148,7 @@ class Patcher(object):
             if not is_tested:
                 self._untested[package] = version_text(package)
         if entries:
-            _log.get().info("patched %s", leaf)
+            _log.info("patched %s", leaf)
         if not is_tested:
             self._warn_once(
                 "%s %s is newer than what tfls_patch was tested with (%s). Its shape is the known one, so it was "
@@ -184,7 +184,7 @@ class Patcher(object):
     def _is_killed(self, what):
         if not _settings.killed():
             return False
-        _log.get().info("%s did nothing: the environment says TFLS_PATCH=0", what)
+        _log.info("%s did nothing: the environment says TFLS_PATCH=0", what)
         return True
 
     def _warn_of_stale_traces(self):
