@@ -6,6 +6,8 @@
     nox -s demo                     the demonstration
     nox -s lint
     nox -s packaging
+    nox -s containers               docs/containers.md in a bare Debian: takes root and debootstrap
+    nox -s benchmarks               measure, and write the pages in docs/ that say what was measured
 
 All tests run against a wheel in a folder that has no ``tfls_patch`` of its own, so it is the wheel that is tested.
 What follows ``--`` goes to pytest, or to the demo.
@@ -14,6 +16,7 @@ What follows ``--`` goes to pytest, or to the demo.
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import nox
@@ -110,8 +113,27 @@ def lint(session):
 @nox.session
 def packaging(session):
     """Build the distributions, install them into real interpreters and see what start-up does."""
-    session.install(*TEST_TOOLS, "uv")
+    session.install(*TEST_TOOLS, "uv", "pyyaml")
     session.run("pytest", *(session.posargs or ["tests/packaging"]))
+
+
+@nox.session
+def containers(session):
+    """Carry out the lines of docs/containers.md in a bare Debian, made by debootstrap. Takes root, on Linux."""
+    session.install(*TEST_TOOLS, "uv", "pyyaml")
+    with tempfile.TemporaryDirectory(prefix="bare_root_") as root:
+        options = ["--variant=minbase", "--include=python3,python3-venv"]
+        session.run("debootstrap", *options, "bookworm", root, external=True, silent=True)
+        session.run("pytest", "tests/packaging/test_containers.py", "--bare-root", root, *session.posargs)
+
+
+@nox.session
+def benchmarks(session):
+    """Run the scripts in benchmarks/; after ``--`` the name of one of them, and its options."""
+    session.install("uv")
+    name, *options = session.posargs or [None]
+    for script in sorted((ROOT / "benchmarks").glob("%s.py" % (name or "*"))):
+        session.run("python", str(script), "--wheel", _wheel(session), *options)
 
 
 @nox.session(venv_backend="none")

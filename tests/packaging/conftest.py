@@ -9,6 +9,10 @@ from environments import copy_of_source, uv
 Distributions = namedtuple("Distributions", ["sdist", "wheel"])
 
 
+def pytest_addoption(parser):
+    parser.addoption("--bare-root", metavar="FOLDER", help="the root file system for test_containers.py; takes root")
+
+
 @pytest.fixture(scope="session")
 def distributions(tmp_path_factory):
     """The sdist, and the wheel built from it."""
