@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import tfls_patch
+from tfls_patch.doctor import checks
 
 PACKAGE = os.path.dirname(os.path.abspath(tfls_patch.__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -21,8 +22,12 @@ POWERFUL_MODULES = {
     "subprocess", "socket", "urllib", "http", "ctypes", "pickle", "marshal", "shelve", "shutil", "tempfile", "pathlib",
     "runpy", "multiprocessing", "site", "code", "codeop", "yaml", "requests",
 }  # fmt: skip
-#: What `run` needs to run the script that it is given. Nothing else in the package has any, the demonstration aside.
-EXPECTED = {"_run.py": {"open", "compile", "exec", "runpy", "run_path", "run_module"}}
+#: `run` runs the script that it is given; `doctor` reads the .pth file and starts an interpreter to see it
+#: work. Nothing else in the package has any of it, the demonstration aside.
+EXPECTED = {
+    "_run.py": {"open", "compile", "exec", "runpy", "run_path", "run_module"},
+    "doctor/checks.py": {"open", "subprocess", "check_output", "site"},
+}
 
 
 def _sources():
@@ -33,7 +38,7 @@ def _sources():
             if name.endswith(".py"):
                 path = os.path.join(folder, name)
                 with open(path, encoding="utf-8") as file:
-                    yield os.path.relpath(path, PACKAGE), ast.parse(file.read(), path)
+                    yield os.path.relpath(path, PACKAGE).replace(os.sep, "/"), ast.parse(file.read(), path)
 
 
 def _powers(tree):
@@ -50,7 +55,7 @@ def _powers(tree):
     return found
 
 
-def test_only_run_opens_or_executes_anything():
+def test_only_run_and_doctor_open_or_execute_anything():
     found = {name: _powers(tree) for name, tree in _sources()}
     assert len(found) > 20 and "_settings.py" in found
     assert {name: powers for name, powers in found.items() if powers} == EXPECTED
@@ -62,8 +67,8 @@ def test_variables_are_read_in_one_place():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv"):
                 readers.add(name)
-    # The command line sets TF_CPP_MIN_LOG_LEVEL before `status` imports TensorFlow.
-    assert readers == {"_settings.py", "__main__.py"}
+    # The command line sets TF_CPP_MIN_LOG_LEVEL before TensorFlow is imported; doctor shows variables of TensorFlow.
+    assert readers == {"_settings.py", "__main__.py", "doctor/checks.py"}
 
 
 def test_what_imports_by_a_computed_name_takes_it_from_a_table_of_ours_or_from_the_caller():
@@ -72,15 +77,22 @@ def test_what_imports_by_a_computed_name_takes_it_from_a_table_of_ours_or_from_t
         for node in ast.walk(tree):
             called = getattr(node.func, "attr", getattr(node.func, "id", None)) if isinstance(node, ast.Call) else None
             if called in ("import_module", "__import__"):
-                files.add(name.replace(os.sep, "/"))
-    # In this order: three literal names, a key of LEAVES, a module name in TABLE, a literal name.
-    assert files == {"__main__.py", "_activation.py", "_registry.py", "patches/_keras_3_optimizer.py"}
+                files.add(name)
+    # Literal names, keys of LEAVES and module names in TABLE.
+    assert files == {
+        "__main__.py",
+        "_activation.py",
+        "_registry.py",
+        "patches/_keras_3_optimizer.py",
+        "doctor/checks.py",
+        "doctor/proof.py",
+    }
 
 
 def test_the_page_shows_the_line_of_the_pth_file_and_what_runs_is_that_line():
     with open(os.path.join(ROOT, "tfls_patch.pth"), "rb") as file:
         line = file.read().decode("ascii")
-    assert line.count("\n") == 1 and line.endswith("\n")
+    assert line == checks.PTH_LINE + "\n" and line.count("\n") == 1
     for page in ("docs/security.md", "README.md"):
         with open(os.path.join(ROOT, page), encoding="utf-8") as file:
             assert "```python\n%s```\n" % line in file.read(), page
