@@ -204,4 +204,5 @@ def test_the_wheel_unpacked_without_pip_works(workshop, tree_without_pip, block)
     assert_patched(trained(image))
     hooks = "import sys; print([type(each).__module__ for each in sys.meta_path].count('tfls_patch._activation'))"
     assert image.run(["python", "-c", hooks], {"TFLS_PATCH": "1"}).strip() == str(block)
+    assert image.start(["python", "-m", "tfls_patch", "doctor"], {"TFLS_PATCH": "1"}).returncode == 1 - block
     assert_stock(trained(image, {"TFLS_PATCH": "0"}))
