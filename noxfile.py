@@ -121,7 +121,8 @@ def packaging(session):
 def containers(session):
     """Carry out the lines of docs/containers.md in a bare Debian, made by debootstrap. Takes root, on Linux."""
     session.install(*TEST_TOOLS, "uv", "pyyaml")
-    with tempfile.TemporaryDirectory(prefix="bare_root_") as root:
+    with tempfile.TemporaryDirectory(prefix="bare_root_") as folder:
+        root = os.path.join(folder, "debian")  # the temporary folder itself is closed to other users
         options = ["--variant=minbase", "--include=python3,python3-venv"]
         session.run("debootstrap", *options, "bookworm", root, external=True, silent=True)
         session.run("pytest", "tests/packaging/test_containers.py", "--bare-root", root, *session.posargs)
