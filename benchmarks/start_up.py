@@ -32,6 +32,7 @@ Result = namedtuple("Result", ["kind", "times", "ours", "others"])
 
 SEED = 1
 WARM_UP = 10
+QUIET = 1.0
 
 TEXT = """\
 <!-- Written by benchmarks/start_up.py. Do not edit: run `python3 dev.py nox -s benchmarks -- start_up`. -->
@@ -70,7 +71,11 @@ def main(arguments=None):
     parser.add_argument("--python", action="append", metavar="VERSION", help="default: 3.13 and 3.6")
     parser.add_argument("--starts", type=int, default=300, help="starts of each kind (default: 300)")
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write (default: docs/start-up.md)")
+    parser.add_argument("--busy", action="store_true", help="measure even if the machine does something else")
     options = parser.parse_args(arguments)
+    if os.getloadavg()[0] > QUIET and not options.busy:
+        # Noise hides a small difference, and "not measurably longer" would then say more of the machine than of us.
+        parser.error("the load average is %s, above %s: wait, or say --busy" % (_load(), QUIET))
     wheel, out = options.wheel and options.wheel.resolve(), options.out.resolve()
     before = _load()
     sections, verdicts = [], []
@@ -200,14 +205,17 @@ def _verdict(results):
     noise_low, noise_high = _difference(again, bare)[1:]
     middle, low, high = _difference(unset, bare)
     is_longer = low > max(0, noise_high)
+    said = "measurably longer than without it"
+    if not is_longer:
+        said = "not measurably longer (less than %.2f ms would not show) than without it" % max(high, noise_high)
     return (
-        "With the package installed and `TFLS_PATCH` not set, a start is %s than without it: %+.2f ms (%+.2f to %+.2f) "
+        "With the package installed and `TFLS_PATCH` not set, a start is %s: %+.2f ms (%+.2f to %+.2f) "
         "on %.1f ms. With a .pth file that does nothing it is %+.2f ms, and two environments without any differ by "
         "%+.2f to %+.2f ms. With `TFLS_PATCH=1` it is %+.1f ms."
     ) % (
-        "measurably longer" if is_longer else "not measurably longer", middle, low, high,
-        statistics.median(bare.times), _difference(other, bare)[0], noise_low, noise_high, _difference(armed, bare)[0],
-    )  # fmt: skip
+        (said, middle, low, high, statistics.median(bare.times))
+        + (_difference(other, bare)[0], noise_low, noise_high, _difference(armed, bare)[0])
+    )
 
 
 def _load():
