@@ -5,10 +5,11 @@
     python3 dev.py matrix [ROW ...]          all tests, on each TensorFlow of tests/matrix.py (or on these)
     python3 dev.py lint
     python3 dev.py packaging
+    python3 dev.py requirements              our pin beside the pin of every TensorFlow; writes docs/requirements.md
     python3 dev.py nox ARGUMENT ...          nox itself
 
 The tools (nox and uv) go into .tools/ and the environments into .nox/, both in this folder. Nothing else on the
-machine is changed. More words after demo, test and packaging go to the demonstration or to pytest.
+machine is changed. More words after demo, test, packaging and requirements go to the demonstration or to pytest.
 """
 
 import argparse
@@ -27,7 +28,7 @@ LOGS = ROOT / ".matrix-logs"
 TOOLS = ["nox>=2024.10.9", "uv>=0.5"]
 # One folder for each Python, because the tools need other dependencies on each.
 TOOLS_FOLDER = ROOT / ".tools" / ("%d.%d" % sys.version_info[:2])
-SESSIONS = {"demo": "demo", "test": "tests", "lint": "lint", "packaging": "packaging"}
+SESSIONS = {"demo": "demo", "test": "tests", "lint": "lint", "packaging": "packaging", "requirements": "requirements"}
 CLOSING_LINE = re.compile(r"^=+ (?P<counts>.*\b\d+ \w+.*) in (?P<seconds>[\d.]+)s.* =+$", re.MULTILINE)
 
 

@@ -8,6 +8,7 @@
     nox -s packaging
     nox -s containers               docs/containers.md in a bare Debian: takes root and debootstrap
     nox -s benchmarks               measure, and write the pages in docs/ that say what was measured
+    nox -s requirements             our pin beside the TensorFlow pin of every row; writes docs/requirements.md
 
 All tests run against a wheel in a folder that has no ``tfls_patch`` of its own, so it is the wheel that is tested.
 What follows ``--`` goes to pytest, or to the demo.
@@ -114,7 +115,16 @@ def lint(session):
 def packaging(session):
     """Build the distributions, install them into real interpreters and see what start-up does."""
     session.install(*TEST_TOOLS, "uv", "pyyaml")
-    session.run("pytest", *(session.posargs or ["tests/packaging"]))
+    session.run("pytest", "-m", "not every_row", *(session.posargs or ["tests/packaging"]))
+
+
+@nox.session
+def requirements(session):
+    """Install our pin beside the TensorFlow pin of each row, and write down what came of it."""
+    session.install(*TEST_TOOLS, "uv")
+    # A selection is not written: what was not measured would look failed.
+    options = session.posargs or ["--record-requirements"]
+    session.run("pytest", "tests/packaging/test_requirements.py", *options)
 
 
 @nox.session

@@ -5,12 +5,21 @@ from collections import namedtuple
 import pytest
 
 from environments import copy_of_source, uv
+from requirements_page import Recorder
 
 Distributions = namedtuple("Distributions", ["sdist", "wheel"])
 
 
 def pytest_addoption(parser):
     parser.addoption("--bare-root", metavar="FOLDER", help="the root file system for test_containers.py; takes root")
+    parser.addoption(
+        "--record-requirements", action="store_true", help="write docs/requirements.md from what is measured"
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--record-requirements"):
+        config.pluginmanager.register(Recorder())
 
 
 @pytest.fixture(scope="session")

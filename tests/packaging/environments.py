@@ -6,6 +6,7 @@ what other interpreters do with it.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -106,3 +107,116 @@ class Environment:
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout), done.stderr
+
+
+class Site:
+    """A virtual environment that its own pip, or uv, installs into with all dependencies.
+
+    Attributes:
+        folder: The path of the environment.
+        python: The path of its interpreter.
+        tool: ``"pip"`` or ``"uv"``.
+    """
+
+    def __init__(self, folder, version, tool, cache):
+        """Describe one; `create` makes it, with the pip that this Python comes with.
+
+        Args:
+            folder: Where.
+            version: The Python, for example ``"3.6"``.
+            tool: ``"pip"`` or ``"uv"``.
+            cache: A folder for downloads, so that environments that share it fetch each file once.
+        """
+        self.folder, self.tool, self._version, self._cache = folder, tool, version, cache
+        self.python = folder / "bin" / "python"
+
+    def create(self):
+        options = ["--without-pip"] if self.tool == "uv" else []
+        run(interpreter(self._version), "-m", "venv", *options, self.folder)
+        return self
+
+    def copy(self, folder):
+        """Return a copy that is made of hard links: TensorFlow is large, and installers replace files, not contents."""
+        shutil.copytree(str(self.folder), str(folder), symlinks=True, copy_function=os.link)
+        return Site(folder, self._version, self.tool, self._cache)
+
+    def remove(self):
+        shutil.rmtree(str(self.folder))
+
+    def install(self, *requirements):
+        """Install, and fail with what the tool said if it fails."""
+        options = ["--no-compile"] if self.tool == "pip" else []  # much of the time, and no part of what is tested
+        if self.tool == "pip" and self._version == "3.6":
+            options.append("--prefer-binary")  # its pip knows no recent wheel of grpcio, and would compile it
+        status, printed = self._run("install", *options, *requirements)
+        assert status == 0, printed
+
+    def outcome(self, *requirements):
+        """Return what there would be after `install`, as `frozen` has it.
+
+        A pip that can plan an installation without carrying it out does that: to unpack TensorFlow is most of the time.
+        The other tools install.
+        """
+        if self.tool == "uv" or _numbers(self.version_of_tool().split()[1])[:2] < (22, 2):
+            self.install(*requirements)
+            return self.frozen()
+        report = self.folder / "report.json"
+        self.install("--dry-run", "--report", report, *requirements)
+        chosen = [each["metadata"] for each in json.loads(report.read_text(encoding="utf-8"))["install"]]
+        versions = dict(line.split("==") for line in self.frozen())
+        versions.update((_normal(each["name"]), each["version"]) for each in chosen)
+        return {"%s==%s" % each for each in versions.items()}
+
+    def frozen(self):
+        """Return what is installed, as a set of ``name==version``."""
+        status, printed = self._run("freeze", *(["--all"] if self.tool == "pip" else []))
+        assert status == 0, printed
+        found = re.findall(r"^([\w.-]+)(==| @ )(\S+)$", printed, re.MULTILINE)
+        return {"%s==%s" % (_normal(name), version) for name, _, version in found}
+
+    def complaints(self):
+        """Return what the tool says about requirements that are not met, as a set of lines."""
+        status, printed = self._run("check")
+        if status == 0:
+            return set()
+        lines = {line for line in printed.splitlines() if " requires " in line or " has requirement " in line}
+        assert lines, printed
+        return lines
+
+    def version_of_tool(self):
+        """Return for example ``"pip 18.1"``."""
+        command = [sys.executable, "-m", "uv"] if self.tool == "uv" else [self.python, "-m", "pip"]
+        return " ".join(run(*command, "--version").split()[:2])
+
+    def _run(self, command, *arguments):
+        if self.tool == "uv":
+            front = [sys.executable, "-m", "uv", "pip", command, "--python", self.python]
+        else:
+            front = [self.python, "-m", "pip", command]
+        done = subprocess.run(
+            [str(part) for part in front] + [str(part) for part in arguments],
+            env=self._environment(),
+            cwd=str(self.folder),  # in the project's folder, pip would take a tfls_patch.egg-info for an install
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+        )
+        return done.returncode, done.stdout
+
+    def _environment(self):
+        """Leave out what the machine sets for pip in a file, where uv does not look: it would decide what is chosen."""
+        leave = "PYTHON", "TFLS_PATCH", "PIP_CONSTRAINT", "PIP_FIND_LINKS", "PIP_EXTRA_INDEX", "PIP_NO_", "UV_NO_CACHE"
+        env = {name: text for name, text in os.environ.items() if not name.startswith(leave)}
+        env["PIP_CONFIG_FILE"] = os.devnull
+        env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+        env["PIP_CACHE_DIR"] = str(self._cache / "pip")
+        env["UV_CACHE_DIR"] = str(self._cache / "uv")
+        return env
+
+
+def _normal(name):
+    return re.sub("[-_.]+", "-", name).lower()
+
+
+def _numbers(version):
+    return tuple(int(part) for part in re.findall(r"\d+", version))
