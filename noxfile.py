@@ -29,6 +29,8 @@ import matrix as table  # noqa: E402  (it is not a package that could be install
 
 SUITES = ["tests/unit", "tests/contract", "tests/integration"]
 TEST_TOOLS = ["pytest", "hypothesis"]
+# With these, programs start processes; the tests see whether the variables reach them.
+CHILD_TOOLS = ["ipykernel", "jupyter_client", "pytest-xdist"]
 # The wheel to test, if dev.py has built one for several runs of nox.
 WHEEL = "TEST_WHEEL"
 
@@ -52,7 +54,7 @@ def tests(session):
     """Run all tests on the newest TensorFlow, with tf_keras and JAX beside it."""
     python = _python_of(session)
     _install(session, python, *table.NEWEST, "jax")  # Keras 3 runs on it too
-    _run_suites(session, python, Path(session.create_tmp()), env={})
+    _run_suites(session, python, Path(session.create_tmp()), env={}, tools=TEST_TOOLS + CHILD_TOOLS)
 
 
 @nox.session(venv_backend="none")
@@ -161,7 +163,7 @@ def _install(session, python, *requirements):
     session.run("uv", "pip", "install", "--python", python, *requirements, external=True)
 
 
-def _run_suites(session, python, folder, env, *options):
+def _run_suites(session, python, folder, env, *options, tools=TEST_TOOLS):
     """Install our wheel beside the TensorFlow that is there, then run the tests on the two."""
     before = _installed(session, python)
     _install(session, python, _wheel(session))
@@ -172,7 +174,7 @@ def _run_suites(session, python, folder, env, *options):
     # Held at what TensorFlow was installed with; pytest alone would move the typing-extensions that TF 2.4 pins.
     held = folder / "installed.txt"
     held.write_text("\n".join(sorted(before)))
-    _install(session, python, "--constraint", str(held), *TEST_TOOLS)
+    _install(session, python, "--constraint", str(held), *tools)
 
     tree = _tree_without_package(folder / "tree")
     with session.chdir(str(tree)):
