@@ -205,8 +205,8 @@ class Site:
 
     def _environment(self):
         """Leave out what the machine sets for pip in a file, where uv does not look: it would decide what is chosen."""
-        leave = "PYTHON", "TFLS_PATCH", "PIP_CONSTRAINT", "PIP_FIND_LINKS", "PIP_EXTRA_INDEX", "PIP_NO_", "UV_NO_CACHE"
-        env = {name: text for name, text in os.environ.items() if not name.startswith(leave)}
+        leave = "PIP_CONSTRAINT", "PIP_FIND_LINKS", "PIP_EXTRA_INDEX", "PIP_NO_", "UV_NO_CACHE"
+        env = {name: text for name, text in clean_environ().items() if not name.startswith(leave)}
         env["PIP_CONFIG_FILE"] = os.devnull
         env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
         env["PIP_CACHE_DIR"] = str(self._cache / "pip")

@@ -6,13 +6,12 @@ them and writes ``docs/requirements.md``.
 """
 
 import hashlib
-import os
 import shutil
 from collections import namedtuple
 
 import pytest
 
-from environments import Site, matrix, run, uv
+from environments import Site, clean_environ, matrix, run, uv
 
 # The oldest pip, a row that pins wrapt and much else to one minor version, and the newest of all.
 REPRESENTATIVE = ["1.14", "2.4", "2.22rc"]
@@ -167,8 +166,7 @@ def _with_hashes(folder, wanted, site):
 
 def _start(site, row, code):
     """Run code in the environment and return what it printed."""
-    env = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "TFLS_PATCH"))}
-    env.update(row.env, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="3", PYTHONDONTWRITEBYTECODE="1")
+    env = dict(clean_environ(), CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="3", **row.env)
     return run(site.python, "-c", code, env=env, cwd=str(site.folder))
 
 
