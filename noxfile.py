@@ -3,6 +3,7 @@
     nox -s tests                    unit, contract and integration tests on the newest TensorFlow
     nox -s "matrix(tf='2.4')"       what depends on the version, on a row of tests/matrix.py; `nox -s matrix`: on all
     nox -s "keras(version='3.6.0')" what concerns Keras 3, on an older Keras 3; `nox -s keras`: on all of them
+    nox -s torch                    Keras 3 on torch
     nox -s demo                     the demonstration
     nox -s lint
     nox -s packaging
@@ -87,6 +88,16 @@ def _run_row(session, row, name, *options):
         _run_suites(session, python, folder, row.env, "-m", "not once", *options)
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
+
+
+@nox.session(python=_python_of_newest())
+def torch(session):
+    """Run Keras 3 on torch, which is too large a download for every run of the tests."""
+    python = _python_of(session)
+    _install(session, python, "keras", "torch", _wheel(session))
+    tree = _tree_without_package(Path(session.create_tmp()) / "tree")
+    scenario = tree / "tests" / "integration" / "scenarios" / "keras_3_backend.py"
+    session.run("python", str(scenario), "torch", env=_environment({}))
 
 
 @nox.session(python=_python_of_newest())

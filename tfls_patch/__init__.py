@@ -10,18 +10,20 @@ are imported. `apply` sets other bounds, `revert` goes back to stock, `status` s
 """
 
 from tfls_patch import _api
-from tfls_patch._api import apply, revert, set_bounds, status
+from tfls_patch._api import apply, revert, set_bounds, stats, status
 from tfls_patch._version import __version__
-from tfls_patch.errors import LossScaleError, TflsPatchWarning, UnsupportedVersionError
+from tfls_patch.errors import LossScaleError, LossScaleFloorError, TflsPatchWarning, UnsupportedVersionError
 
 __all__ = [
     "LossScaleError",
+    "LossScaleFloorError",
     "TflsPatchWarning",
     "UnsupportedVersionError",
     "__version__",
     "apply",
     "revert",
     "set_bounds",
+    "stats",
     "status",
 ]
 

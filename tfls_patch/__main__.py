@@ -1,4 +1,4 @@
-"""Command line: ``python -m tfls_patch {status,doctor,run,demo}``, also installed as ``tfls-patch``.
+"""Command line: ``python -m tfls_patch {status,doctor,run,diagnose,demo}``, also installed as ``tfls-patch``.
 
 Exit status: 0 all is well, 1 not patched (``status``, ``doctor``) or an expectation failed (``demo``), 2 misuse.
 ``run`` exits as the script that it runs.
@@ -11,7 +11,15 @@ import os
 import sys
 
 import tfls_patch
-from tfls_patch import _run, _settings
+from tfls_patch import _rules, _run, _settings
+from tfls_patch._settings import Rule
+
+_RUN_USAGE = (
+    "[--min-scale X] [--max-scale Y] [--regrow-steps N] [--at-floor POLICY] [--patience N]\n"
+    "           (script.py | -m module) [argument ...]"
+)
+#: Options of ``run`` and ``diagnose``, each with a value.
+_RUN_OPTIONS = ["--" + name.replace("_", "-") for name in Rule._fields]
 
 
 def main(arguments=None):
@@ -28,10 +36,11 @@ def main(arguments=None):
 def _parser():
     parser = argparse.ArgumentParser(prog="tfls_patch", description=tfls_patch.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version="tfls_patch " + tfls_patch.__version__)
-    commands = parser.add_subparsers(dest="command", metavar="{status,doctor,run,demo}")
+    commands = parser.add_subparsers(dest="command", metavar="{status,doctor,run,diagnose,demo}")
     _add_status(commands)
     _add_doctor(commands)
     _add_run(commands)
+    _add_diagnose(commands)
     _add_demo(commands)
     return parser
 
@@ -52,13 +61,30 @@ def _add_doctor(commands):
 
 def _add_run(commands):
     command = commands.add_parser(
-        "run",
-        help="run an unmodified training script patched",
-        usage="%(prog)s [--min-scale X] [--max-scale Y] (script.py | -m module) [argument ...]",
+        "run", help="run an unmodified training script patched", usage="%(prog)s " + _RUN_USAGE
     )
+    _add_run_options(command)
+    command.set_defaults(handle=_run_command)
+
+
+def _add_diagnose(commands):
+    command = commands.add_parser(
+        "diagnose",
+        help="run a training script until it is stuck at the floor, and say why",
+        usage="%(prog)s " + _RUN_USAGE,
+    )
+    _add_run_options(command)
+    command.set_defaults(handle=_diagnose_command, at_floor="raise", patience=20)
+
+
+def _add_run_options(command):
     command.add_argument("--min-scale", type=float, metavar="X", help="the floor (default: 2**-14)")
     command.add_argument("--max-scale", type=float, metavar="Y", help="the ceiling (default: 2**126)")
-    command.set_defaults(handle=_run_command)
+    command.add_argument("--regrow-steps", type=int, metavar="N", help="growth interval below 1 (default: the usual)")
+    command.add_argument("--at-floor", metavar="POLICY", help="skip, warn or raise (default: skip; diagnose: raise)")
+    command.add_argument(
+        "--patience", type=int, metavar="N", help="steps in a row at the floor before it (default: 100; diagnose: 20)"
+    )
 
 
 def _add_demo(commands):
@@ -92,33 +118,59 @@ def _import_quietly(package):
 
 
 def _run_command(options, parser):
-    command = options.run
+    command, name = options.run, options.command
     is_module = command[:1] == ["-m"]
     command = command[1:] if command[:1] in (["-m"], ["--"]) else command
     if not command:
-        parser.error("run: name a script, or -m and a module")
+        parser.error("%s: name a script, or -m and a module" % name)
     if command[0].startswith("-"):
-        parser.error("run: no such option: %s" % command[0])
+        parser.error("%s: no such option: %s" % (name, command[0]))
     try:
-        tfls_patch.apply(options.min_scale, options.max_scale)
+        tfls_patch.apply(**{name: getattr(options, name) for name in Rule._fields})
     except ValueError as error:
-        parser.error("run: %s" % error)
+        parser.error("%s: %s" % (name, error))
     except tfls_patch.UnsupportedVersionError as error:
         sys.stderr.write("tfls_patch: %s\n" % error)
-    _settings.export(tfls_patch.status())
+    _settings.export(_rules.settings())
     return (_run.module if is_module else _run.script)(command[0], command[1:])
 
 
+def _diagnose_command(options, parser):
+    """Exits as the script, or with 1 if it got stuck."""
+    from tfls_patch import _at_floor, _diagnosis
+
+    diagnosis = _diagnosis.start()
+    is_misuse = True
+    try:
+        status = _run_command(options, parser)
+        is_misuse = status == 2 and not diagnosis.steps
+    except Exception as error:
+        is_misuse = False
+        if _at_floor.OPENING not in str(error):
+            raise
+        status = 1
+    except (SystemExit, KeyboardInterrupt):
+        is_misuse = not diagnosis.steps
+        raise
+    finally:
+        if not is_misuse:
+            sys.stdout.flush()
+            print(diagnosis, flush=True)
+    return status or int(diagnosis.stuck > 0)
+
+
 def _split_run(arguments):
-    """Splits ``run --min-scale 1e-4 train.py --rate 3`` before ``train.py``: what follows is none of our business.
+    """Splits ``run --min-scale 1e-4 train.py --rate 3`` before ``train.py``, and ``diagnose`` likewise.
+
+    What follows is none of our business.
 
     argparse cannot be told so: its remainder ends at ``--`` and begins before unknown options.
     """
-    if arguments[:1] != ["run"]:
+    if arguments[:1] not in (["run"], ["diagnose"]):
         return arguments, []
     end = 1
     while end < len(arguments) and arguments[end].startswith("--") and arguments[end] != "--":
-        end += 2 if arguments[end] in ("--min-scale", "--max-scale") else 1
+        end += 2 if arguments[end] in _RUN_OPTIONS else 1
     if arguments[end : end + 1] == ["-h"]:
         end += 1
     return arguments[:end], arguments[end:]

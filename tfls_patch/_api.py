@@ -8,29 +8,42 @@ def arm():
     PATCHER.arm()
 
 
-def apply(min_scale=None, max_scale=None):
-    """Patches TensorFlow and Keras, now or when they are imported, and sets the bounds of every loss scale.
+def apply(min_scale=None, max_scale=None, regrow_steps=None, at_floor=None, patience=None):
+    """Patches TensorFlow and Keras, now or when they are imported, and sets the rule of every loss scale.
 
-    Calling it again only changes the bounds that are given; instances that exist already obey the new ones too. An
-    update that was traced before (``tf.function``, a TF1 graph, a compiled step) keeps the bounds it was traced with,
-    and the call warns of it.
+    Calling it again only changes what is given; instances that exist already obey the new rule too. An update that was
+    traced before (``tf.function``, a TF1 graph, a compiled step) keeps the rule it was traced with, and the call warns
+    of it.
+
+    For each argument None keeps what an earlier call set, else what its variable says (``TFLS_PATCH_MIN_SCALE`` and so
+    on), else the default.
 
     Args:
-        min_scale: The floor, float, 2**-126 to 2**126. None keeps what an earlier call set, else what the variable
-            ``TFLS_PATCH_MIN_SCALE`` says, else 2**-14. 1 is TensorFlow's own floor.
-        max_scale: The ceiling, float, `min_scale` to 2**126. None likewise, with ``TFLS_PATCH_MAX_SCALE`` and 2**126.
+        min_scale: The floor, float, 2**-126 to 2**126. The default is 2**-14; 1 is TensorFlow's own floor.
+        max_scale: The ceiling, float, `min_scale` to 2**126, which is the default.
+        regrow_steps: The longest growth interval while the scale is below 1, int, in steps; so a burst of overflows
+            is recovered from in `regrow_steps` finite steps a doubling. The default, 0, is off: the loss scale's own
+            interval (2000 in TensorFlow) holds at every scale.
+        at_floor: What happens when steps are skipped although the scale is at its floor: ``"skip"`` (the default)
+            says nothing, like TensorFlow; ``"warn"`` says so on stderr or by a `TflsPatchWarning`; ``"raise"`` raises
+            `LossScaleFloorError` where Python runs the step, and in a graph TensorFlow's ``InvalidArgumentError`` with
+            the same text.
+        patience: After how many skipped steps in a row at the floor that happens, int, 1 or more; 100 by default.
 
     Returns:
         The `Status` after it. Under the kill switch ``TFLS_PATCH=0`` nothing is done and the status says so.
 
     Raises:
-        TypeError: An argument is not a number.
-        ValueError: An argument is NaN, infinite or out of range, or `min_scale` would be above `max_scale`.
+        TypeError: An argument is not of its type.
+        ValueError: An argument is NaN, infinite, out of range or no known word, or `min_scale` would be above
+            `max_scale`.
         UnsupportedVersionError: A loaded TensorFlow or Keras is not one that the patch knows.
 
         In each case nothing has changed.
     """
-    PATCHER.apply(min_scale, max_scale)
+    PATCHER.apply(
+        min_scale=min_scale, max_scale=max_scale, regrow_steps=regrow_steps, at_floor=at_floor, patience=patience
+    )
     return status()
 
 
@@ -73,3 +86,27 @@ def set_bounds(optimizer, min_scale=None, max_scale=None):
         ValueError: A bound is out of range, or the floor would be above the ceiling.
     """
     PATCHER.set_bounds(optimizer, min_scale, max_scale)
+
+
+def stats(optimizer):
+    """Returns what is known of one loss scale: where it is, and how many steps were skipped.
+
+    Steps are recorded when they are skipped, so those before the patch was in place are not among them. The record is
+    no part of a checkpoint or of the optimizer's variables. In TF1 call it inside ``with session.as_default():``.
+
+    Args:
+        optimizer: What `set_bounds` takes.
+
+    Returns:
+        A `Stats`: ``scale``, ``skipped``, ``skipped_in_a_row``, ``skipped_at_floor``, ``lowest_scale`` and
+        ``highest_scale``, Python numbers. Where no record can be kept, all but the scale are None, and a
+        `TflsPatchWarning` says why: on the JAX backend without a policy at the floor, and for steps that XLA compiles
+        under a distribution strategy.
+
+    Raises:
+        TypeError: `optimizer` has no dynamic loss scale.
+        LossScaleError: It cannot be read here: in a function that is being traced, or in TF1 without the session.
+    """
+    from tfls_patch import _stats
+
+    return _stats.of(optimizer)

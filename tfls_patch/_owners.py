@@ -3,11 +3,11 @@
 #: How each kind of optimizer keeps it.
 _HOLDERS = ("_loss_scale", "_loss_scale_manager")
 
-#: The attributes with the current scale: ``DynamicLossScale``, the Keras state, contrib's manager, Keras 3.
+#: The attributes with the current scale and the counter of finite steps; Keras 3 has them once it is built.
 _KINDS = {
-    "DynamicLossScale": "_current_loss_scale",
-    "_DynamicLossScaleState": "_current_loss_scale",
-    "ExponentialUpdateLossScaleManager": "_loss_scale",
+    "DynamicLossScale": ("_current_loss_scale", "_num_good_steps"),
+    "_DynamicLossScaleState": ("_current_loss_scale", "_counter"),
+    "ExponentialUpdateLossScaleManager": ("_loss_scale", "_num_good_steps"),
 }
 
 
@@ -33,9 +33,22 @@ def dynamic_scale_of(thing):
 
 def _is_dynamic(candidate):
     names = {cls.__name__ for cls in type(candidate).__mro__}
-    if any(name in names and kind in _dict_of(candidate) for name, kind in _KINDS.items()):
+    if any(name in names and kind[0] in _dict_of(candidate) for name, kind in _KINDS.items()):
         return True
     return "LossScaleOptimizer" in names and "dynamic_growth_steps" in _dict_of(candidate)  # Keras 3
+
+
+def state_of(owner):
+    """Returns the variables with the scale and with the counter of finite steps; ``(number, 0)`` if there are none yet.
+
+    Args:
+        owner: What `dynamic_scale_of` returns.
+    """
+    names = {cls.__name__ for cls in type(owner).__mro__}
+    for name, (scale, good) in _KINDS.items():
+        if name in names:
+            return _dict_of(owner)[scale], _dict_of(owner)[good]
+    return (owner.dynamic_scale, owner.step_counter) if owner.built else (owner.initial_scale, 0)
 
 
 def _attribute(thing, name):

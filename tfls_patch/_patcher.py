@@ -9,7 +9,7 @@ import sys
 import warnings
 from _thread import RLock  # threading itself takes longer to import than this package
 
-from tfls_patch import _activation, _bounds, _log, _settings
+from tfls_patch import _activation, _log, _rules, _settings, _warn
 from tfls_patch._ledger import Ledger, is_current, is_in_place
 from tfls_patch._registry import LEAVES, row_for, supported, targets_of, version_text
 from tfls_patch.errors import TflsPatchWarning, UnsupportedVersionError
@@ -58,9 +58,9 @@ class Patcher(object):
         self._is_armed = True
         self._watch()
 
-    def apply(self, min_scale, max_scale):
+    def apply(self, **arguments):
         """Explicit activation. Raises on what cannot be done, and then nothing has changed."""
-        new = _bounds.settings().replaced(min_scale, max_scale)  # a bad argument is an error even under the switch
+        new = _rules.settings().replaced(**arguments)  # a bad argument is an error even under the switch
         if self._is_killed("tfls_patch.apply()"):
             return
         for module in _loaded_leaves():
@@ -68,7 +68,7 @@ class Patcher(object):
         with self._lock:
             self._check_loaded()
             self._refusals.clear()
-            _bounds.use(new)
+            _rules.use(new)
             self._is_armed = True
         self._watch()
         self._warn_of_stale_traces()
@@ -77,7 +77,7 @@ class Patcher(object):
         """Gives one object bounds of its own."""
         from tfls_patch import _owners
 
-        _bounds.set_own(_owners.dynamic_scale_of(optimizer), min_scale, max_scale)
+        _rules.set_own(_owners.dynamic_scale_of(optimizer), min_scale, max_scale)
         self._warn_of_stale_traces()
 
     def revert(self):
@@ -87,13 +87,12 @@ class Patcher(object):
             left = self._ledger.revert()
             self._refusals.clear()
             self._untested.clear()
-            _bounds.use(None)
+            _rules.use(None)
         _activation.allow_imports()
         for entry in left:
-            _warn(
+            _warn.at_user_line(
                 "%s.%s was replaced by something else after tfls_patch had patched it, and was left as it is. "
-                "To get stock back, undo that other patch" % (entry.leaf, entry.name),
-                stacklevel=4,
+                "To get stock back, undo that other patch" % (entry.leaf, entry.name)
             )
 
     def snapshot(self):
@@ -188,12 +187,11 @@ class Patcher(object):
         return True
 
     def _warn_of_stale_traces(self):
-        if _bounds.has_stale_traces():
-            _warn(
-                "A loss scale's update was already traced (tf.function, TF1 graph or compiled step) with other bounds "
-                "and keeps those. Call tfls_patch before the first step, or have it traced again: model.compile(), "
-                "or a new tf.function",
-                stacklevel=5,
+        if _rules.has_stale_traces():
+            _warn.at_user_line(
+                "A loss scale's update was already traced (tf.function, TF1 graph or compiled step) under another "
+                "rule and keeps that. Call tfls_patch before the first step, or have it traced again: model.compile(), "
+                "or a new tf.function"
             )
 
     def _warn_once(self, message):
@@ -255,11 +253,6 @@ def _broken(what, error):
         "%s: %s: %s" % (what, type(error).__name__, error),
         "Install tfls-patch again, with its dependencies.",
     )
-
-
-def _warn(message, stacklevel):
-    """For explicit calls: points at the user's own line, `stacklevel` calls up."""
-    warnings.warn(message, TflsPatchWarning, stacklevel=stacklevel)
 
 
 def _tell(message):

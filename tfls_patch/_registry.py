@@ -34,6 +34,7 @@ LEAVES = collections.OrderedDict(
         ("tensorflow.python.training.experimental.loss_scale_optimizer", "tensorflow"),
         ("tensorflow.python.training.experimental.loss_scaling_gradient_tape", "tensorflow"),
         ("tensorflow.contrib.mixed_precision.python.loss_scale_manager", "tensorflow"),
+        ("tensorflow.contrib.mixed_precision.python.loss_scale_optimizer", "tensorflow"),
         ("tensorflow.python.keras.mixed_precision.experimental.loss_scale_optimizer", "tensorflow"),
         ("tensorflow.python.keras.mixed_precision.loss_scale_optimizer", "tensorflow"),
         # Keras 2 was released with TensorFlow, minor for minor.

@@ -4,8 +4,9 @@ import collections
 import os
 import sys
 
-from tfls_patch import _bounds, _settings
+from tfls_patch import _rules, _settings
 from tfls_patch._registry import LEAVES, TABLE, row_for, targets_of, version_text
+from tfls_patch._settings import Rule
 from tfls_patch._version import __version__
 
 #: States of a target.
@@ -32,14 +33,14 @@ Attributes:
 """
 
 
-class Status(collections.namedtuple("Status", ["enabled", "switch", "min_scale", "max_scale", "packages", "targets"])):
+class Status(collections.namedtuple("Status", ("enabled", "switch") + Rule._fields + ("packages", "targets"))):
     """What is patched, pending, absent or refused, and why. Prints as a table.
 
     Attributes:
         enabled: Whether the patcher patches what is there and what will be imported.
         switch: What ``TFLS_PATCH`` in the environment amounts to, in words.
         min_scale: A ``Setting``: value and source (``argument``, ``environment``, ``default``).
-        max_scale: The same.
+        max_scale, regrow_steps, at_floor, patience: The same.
         packages: A tuple of `Package`.
         targets: A tuple of `TargetStatus`.
     """
@@ -57,17 +58,17 @@ class Status(collections.namedtuple("Status", ["enabled", "switch", "min_scale",
             "version": __version__,
             "enabled": self.enabled,
             "switch": self.switch,
-            "min_scale": dict(self.min_scale._asdict()),
-            "max_scale": dict(self.max_scale._asdict()),
             "packages": [dict(package._asdict()) for package in self.packages],
             "targets": [dict(target._asdict()) for target in self.targets],
+            **{name: dict(getattr(self, name)._asdict()) for name in Rule._fields},
         }
 
     def __str__(self):
         lines = ["tfls_patch %s: %s (%s)" % (__version__, "enabled" if self.enabled else "not enabled", self.switch)]
-        for name in ("min_scale", "max_scale"):
+        for name in Rule._fields:
             setting = getattr(self, name)
-            lines.append("  %s  %s  from the %s" % (name, scale_text(setting.value), setting.source))
+            if name.endswith("_scale") or setting.source != _settings.DEFAULT:
+                lines.append("  %-9s  %s  from the %s" % (name, setting_text(setting), setting.source))
         for package in self.packages:
             where = " in %s" % package.path if package.path else ""
             lines.append("  %s %s: %s%s" % (package.name, package.version or "", package.found, where))
@@ -86,16 +87,19 @@ def scale_text(value):
     return "%.6g" % value + (" (2^%d)" % (exponent - 1) if mantissa == 0.5 else "")
 
 
+def setting_text(setting):
+    """The value of a setting as people read it."""
+    return scale_text(setting.value) if isinstance(setting.value, float) else str(setting.value)
+
+
 def status_of(snapshot):
     """Makes a `Status` of a `Snapshot`."""
-    settings = _bounds.settings()
     return Status(
         enabled=snapshot.is_armed and not snapshot.is_killed,
         switch=_switch_text(snapshot),
-        min_scale=settings.min_scale,
-        max_scale=settings.max_scale,
         packages=tuple(_package(name) for name in ("tensorflow", "keras", "tf_keras")),
         targets=tuple(target for leaf in LEAVES for target in _targets_in(leaf, snapshot)),
+        **_rules.settings()._asdict(),
     )
 
 

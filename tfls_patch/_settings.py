@@ -1,4 +1,4 @@
-"""The bounds of the loss scale: their limits, where each came from, and the environment variables.
+"""The settings of the loss scale: their limits, where each came from, and the environment variables.
 
 Precedence is argument > environment > default. Nothing here imports TensorFlow, wrapt or packaging.
 """
@@ -31,20 +31,33 @@ SPACES = " \t\n\r\f\v"
 #: Values of ``Setting.source``.
 ARGUMENT, ENVIRONMENT, DEFAULT = "argument", "environment", "default"
 
-Bounds = collections.namedtuple("Bounds", ["min_scale", "max_scale"])
-Bounds.__doc__ = "The floor and the ceiling of a loss scale, two Python floats that float32 holds exactly."
+#: How an at-floor policy may react.
+SKIP, WARN, RAISE = POLICIES = ("skip", "warn", "raise")
+
+Rule = collections.namedtuple("Rule", ["min_scale", "max_scale", "regrow_steps", "at_floor", "patience"])
+Rule.__doc__ = """What rules a loss scale: the settings of `apply`, as plain values.
+
+Attributes:
+    min_scale: The floor, a Python float that float32 holds exactly.
+    max_scale: The ceiling, likewise.
+    regrow_steps: The longest growth interval while the scale is below 1, in steps; 0 if there is none.
+    at_floor: ``skip``, ``warn`` or ``raise``: what happens when the floor does not help.
+    patience: After how many non-finite steps in a row at the floor.
+"""
 
 Setting = collections.namedtuple("Setting", ["value", "source"])
 Setting.__doc__ = "A value and where it came from: ``argument``, ``environment`` or ``default``."
 
 
-class Settings(object):
-    """The process-wide bounds, each with its source. Immutable: a change makes a new object."""
+class Settings(Rule):
+    """The process-wide rule as a `Setting` each: the value, and its source."""
 
-    def __init__(self, min_scale, max_scale):
-        self.min_scale = min_scale
-        self.max_scale = max_scale
-        self.bounds = Bounds(min_scale.value, max_scale.value)
+    __slots__ = ()
+
+    @property
+    def rule(self):
+        """The values alone."""
+        return Rule(*(setting.value for setting in self))
 
     @classmethod
     def from_environment(cls, environ=None):
@@ -54,30 +67,32 @@ class Settings(object):
         """
         environ = os.environ if environ is None else environ
         complaints = []
-        low = _from_variable(environ, "min_scale", DEFAULT_MIN_SCALE, complaints)
-        high = _from_variable(environ, "max_scale", DEFAULT_MAX_SCALE, complaints)
+        found = cls(*(_from_variable(environ, name, complaints) for name in cls._fields))
+        low, high = found.min_scale, found.max_scale
         if low.value > high.value:
             complaints.append(
                 "%s=%g (%s) is above %s=%g (%s); both were ignored"
                 % ((variable_of("min_scale"),) + low + (variable_of("max_scale"),) + high)
             )
-            low, high = Setting(DEFAULT_MIN_SCALE, DEFAULT), Setting(DEFAULT_MAX_SCALE, DEFAULT)
+            found = found._replace(min_scale=_default("min_scale"), max_scale=_default("max_scale"))
         word = _word(environ.get(STRICT_VARIABLE, ""))
         if isinstance(word, str):
             complaints.append("%s=%s was ignored: it must be 1 or 0" % (STRICT_VARIABLE, shown(word)))
-        return cls(low, high), complaints
+        return found, complaints
 
-    def replaced(self, min_scale=None, max_scale=None):
-        """Returns these settings with the arguments that are given in place of the old values.
+    def replaced(self, **arguments):
+        """Returns these settings with the arguments that are given, and not None, in place of the old values.
 
         Raises:
-            TypeError: an argument is not a number.
+            TypeError: an argument is not of its type.
             ValueError: an argument is out of range, or the floor would be above the ceiling.
         """
-        low = self.min_scale if min_scale is None else Setting(checked_scale("min_scale", min_scale), ARGUMENT)
-        high = self.max_scale if max_scale is None else Setting(checked_scale("max_scale", max_scale), ARGUMENT)
-        check_order(low.value, high.value)
-        return Settings(low, high)
+        given = {name: value for name, value in arguments.items() if value is not None}
+        new = self._replace(
+            **{name: Setting(_KINDS[name].check(name, value), ARGUMENT) for name, value in given.items()}
+        )
+        check_order(new.min_scale.value, new.max_scale.value)
+        return new
 
 
 def checked_scale(name, value):
@@ -103,6 +118,55 @@ def checked_scale(name, value):
     return number
 
 
+def _checked_steps(name, value):
+    """Returns a number of steps as an int.
+
+    Raises:
+        TypeError: not a whole number.
+        ValueError: too small, or too large for a 32-bit counter.
+    """
+    allowed, lowest = _KINDS[name].allowed, _KINDS[name].lowest
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError("%s must be %s, not %s of type %s" % (name, allowed, shown(value), type(value).__name__))
+    if not lowest <= value < 2**31:
+        raise ValueError("%s must be %s, got %s" % (name, allowed, shown(value)))
+    return int(value)
+
+
+def _checked_policy(name, value):
+    if not isinstance(value, str):
+        raise TypeError("%s must be %s, not %s" % (name, _KINDS[name].allowed, shown(value)))
+    if value not in POLICIES:
+        raise ValueError("%s must be %s, got %s" % (name, _KINDS[name].allowed, shown(value)))
+    return value
+
+
+def _ascii_lower(text):
+    """Lower case, for ASCII only: the Kelvin sign becomes a plain k otherwise."""
+    return text.lower() if all(ord(character) < 128 for character in text) else text
+
+
+_Kind = collections.namedtuple("_Kind", ["default", "check", "parse", "allowed", "example", "lowest"])
+_Kind.__doc__ = """What there is to know of one setting.
+
+Attributes:
+    default: Its value if nothing is said.
+    check: ``check(name, value)`` returns the value to use, or raises ``TypeError`` or ``ValueError``.
+    parse: Reads the text of its variable; may raise ``ValueError``.
+    allowed: What it must be, in words.
+    example: A good text for its variable.
+    lowest: The least number of steps.
+"""
+
+_KINDS = {
+    "min_scale": _Kind(DEFAULT_MIN_SCALE, checked_scale, float, ALLOWED, "1e-4", None),
+    "max_scale": _Kind(DEFAULT_MAX_SCALE, checked_scale, float, ALLOWED, "65536", None),
+    "regrow_steps": _Kind(0, _checked_steps, int, "a whole number of steps, 1 or more, or 0 for off", "50", 0),
+    "at_floor": _Kind(SKIP, _checked_policy, _ascii_lower, "one of %s" % ", ".join(map(repr, POLICIES)), "warn", None),
+    "patience": _Kind(100, _checked_steps, int, "a whole number of steps, 1 or more", "1000", 1),
+}
+
+
 def check_order(min_scale, max_scale):
     """Raises ``ValueError`` if the floor is above the ceiling."""
     if min_scale > max_scale:
@@ -118,7 +182,7 @@ def variable_of(name):
 
 
 #: Every environment variable that this package reads.
-VARIABLES = (SWITCH_VARIABLE, variable_of("min_scale"), variable_of("max_scale"), STRICT_VARIABLE)
+VARIABLES = (SWITCH_VARIABLE,) + tuple(map(variable_of, Rule._fields)) + (STRICT_VARIABLE,)
 
 
 def switch(environ=None):
@@ -136,14 +200,14 @@ def strict(environ=None):
     return _word((os.environ if environ is None else environ).get(STRICT_VARIABLE, "")) is True
 
 
-def export(status, environ=None):
+def export(settings, environ=None):
     """Tells child processes what is in force here: they inherit the variables, and arm if this package is installed."""
     environ = os.environ if environ is None else environ
     if killed(environ):
         return
     environ[SWITCH_VARIABLE] = "1"
-    for name in ("min_scale", "max_scale"):
-        environ[variable_of(name)] = repr(getattr(status, name).value)
+    for name, value in settings.rule._asdict().items():
+        environ[variable_of(name)] = str(value)
 
 
 def _word(text):
@@ -155,18 +219,27 @@ def _word(text):
     return text or None  # only spaces are no word either, and the .pth file takes them for a value
 
 
-def _from_variable(environ, name, default, complaints):
+def _from_variable(environ, name, complaints):
     text = environ.get(variable_of(name), "").strip(SPACES)
     if not text:
-        return Setting(default, DEFAULT)
+        return _default(name)
+    kind = _KINDS[name]
     try:
-        return Setting(checked_scale(name, float(text)), ENVIRONMENT)
+        return Setting(kind.check(name, kind.parse(text)), ENVIRONMENT)
     except ValueError:
         complaints.append(
-            "%s=%s was ignored, %s is %g: it must be %s, such as 1e-4"
-            % (variable_of(name), shown(text), name, default, ALLOWED)
+            "%s=%s was ignored, %s is %s: it must be %s, such as %s"
+            % (variable_of(name), shown(text), name, _plain(kind.default), kind.allowed, kind.example)
         )
-        return Setting(default, DEFAULT)
+        return _default(name)
+
+
+def _default(name):
+    return Setting(_KINDS[name].default, DEFAULT)
+
+
+def _plain(value):
+    return "%g" % value if isinstance(value, float) else str(value)
 
 
 def _to_float32(number):

@@ -32,5 +32,25 @@ class UnsupportedVersionError(LossScaleError):
         )
 
 
+class LossScaleFloorError(LossScaleError, FloatingPointError):
+    """The loss scale is at its floor, and one step after the other is skipped all the same.
+
+    Raised with ``at_floor="raise"``, where Python runs the step. A graph raises TensorFlow's ``InvalidArgumentError``
+    with the same text.
+
+    Attributes:
+        min_scale: The floor.
+        skipped: How many steps in a row were skipped there.
+    """
+
+    def __init__(self, message, min_scale=None, skipped=None):  # of a message alone: how Keras 3 makes errors anew
+        self.min_scale = min_scale
+        self.skipped = skipped
+        super(LossScaleFloorError, self).__init__(message, min_scale, skipped)
+
+    def __str__(self):
+        return self.args[0]
+
+
 class TflsPatchWarning(RuntimeWarning):
     """Something was not patched, not restored, or will not take effect; the program goes on."""

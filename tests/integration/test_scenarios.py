@@ -6,7 +6,7 @@ import os
 import pytest
 
 # The version is read in a process of its own: this one must stay without TensorFlow, to be quick and clean.
-from versions import VERSION
+from versions import KERAS_3, VERSION
 
 #: Whatever depends on how a TensorFlow imports its parts is tried on each of them; the rest once, on the newest.
 ORDERS = ["ours first", "tensorflow first, keras late", "keras first", "threads"]
@@ -41,6 +41,32 @@ def test_nothing_is_said_that_stock_does_not_say(scenario):
 
 def test_float16_operands_are_scaled_exactly_down_to_the_smallest_scale(scenario):
     scenario("float16")
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_skipped_steps_are_recorded_and_the_policy_at_the_floor_followed(scenario, mode):
+    scenario("skips", mode)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_records_and_policies_hold_in_real_training(scenario, mode):
+    scenario("training", mode)
+
+
+@pytest.mark.skipif(
+    VERSION < (1, 15) or VERSION == (2, 0), reason="tf.function can compile in TF 1.15, and from 2.1 on"
+)
+def test_steps_that_xla_compiles_follow_the_rule(scenario):
+    scenario("xla")
+
+
+def test_scales_that_make_no_sense_get_a_warning_unless_stock_refuses_them(scenario):
+    scenario("construction")
+
+
+@pytest.mark.skipif(not KERAS_3, reason="the guard is for Keras 3")
+def test_nothing_makes_keras_3_poison_its_weights(scenario):
+    scenario("guard")
 
 
 @pytest.mark.skipif(not (2, 1) <= VERSION < (2, 8), reason="TF 2.1 - 2.7 have LossScaleGradientTape")
@@ -99,7 +125,9 @@ def _doctor(finished):
 
 
 def test_the_doctor_finds_a_healthy_environment_and_proves_every_target(python):
-    finished = python("-m", "tfls_patch", "doctor", "--json", TFLS_PATCH="1")
+    # A policy that would have the proof itself raise.
+    policy = {"TFLS_PATCH_AT_FLOOR": "raise", "TFLS_PATCH_PATIENCE": "1"}
+    finished = python("-m", "tfls_patch", "doctor", "--json", TFLS_PATCH="1", **policy)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     checks = _doctor(finished)
     assert [finding["state"] for finding in checks["tensorflow"] + checks["targets"] + checks["start-up file"]] == (
@@ -127,6 +155,46 @@ def test_the_doctor_sees_what_is_broken(python, check, code):
     finished = python("-c", "\n".join(lines + ["sys.exit(main(['doctor', '--json']))"]))
     assert finished.returncode == 1, finished.stdout + finished.stderr
     assert "fail" in [finding["state"] for finding in _doctor(finished)[check]]
+
+
+_TRAIN = """
+import sys
+import numpy as np, tensorflow as tf
+tf.keras.mixed_precision.set_global_policy("mixed_float16")
+what = sys.argv[1]
+small = tf.keras.initializers.Constant(0.125)
+dense = tf.keras.layers.Dense(1, kernel_initializer=small, input_shape=(2,))
+model = tf.keras.Sequential([dense, tf.keras.layers.Activation("linear", dtype="float32")])
+loss = (lambda t, p: tf.reduce_mean(tf.sqrt(tf.abs(p - p)))) if what == "backward" else "mse"
+model.compile(tf.keras.optimizers.SGD(2.0**-6), loss=loss)
+x, y = np.ones((100, 2), "float32"), np.ones((100, 1), "float32")
+x[10:] = np.nan if what == "forward" else 1
+model.fit(x, y, batch_size=1, epochs=1, shuffle=False, verbose=0)
+print("the script has ended")
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("legacy", [None, "1"])
+@pytest.mark.parametrize(
+    "what, status, conclusion",
+    [("forward", 1, "=> the forward pass"), ("backward", 1, "=> the backward pass"), ("fine", 0, "=> not stuck")],
+)
+def test_diagnose_says_why_a_training_is_stuck(python, tmp_path, legacy, what, status, conclusion):
+    (tmp_path / "train.py").write_text(_TRAIN)
+    finished = python(
+        "-m", "tfls_patch", "diagnose", "--min-scale", "1024", "train.py", what, TF_USE_LEGACY_KERAS=legacy
+    )
+    assert finished.returncode == status, finished.stdout + finished.stderr
+    assert conclusion in finished.stdout, finished.stdout
+    assert ("the script has ended" in finished.stdout) == (status == 0)
+    # Ten good steps are taken before the forward pass breaks; then five steps down to the floor, and twenty there.
+    seen = {
+        "forward": "35 steps seen, 25 of them",
+        "backward": "25 steps seen, 25 of them",
+        "fine": "100 steps seen, 0",
+    }
+    assert seen[what] in finished.stdout, finished.stdout
 
 
 @pytest.mark.once

@@ -20,3 +20,6 @@ def _read_version():
 
 
 VERSION = _read_version()
+
+#: Whether ``tf.keras`` is Keras 3 here.
+KERAS_3 = VERSION >= (2, 16) and os.environ.get("TF_USE_LEGACY_KERAS") != "1"

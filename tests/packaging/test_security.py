@@ -10,7 +10,9 @@ import pytest
 from environments import ROOT, Environment, run
 
 OLDEST, NEWEST = "3.6", "3.13"
-NAMES = ["TFLS_PATCH", "TFLS_PATCH_MIN_SCALE", "TFLS_PATCH_MAX_SCALE", "TFLS_PATCH_STRICT"]
+NAMES = ["TFLS_PATCH"] + [
+    "TFLS_PATCH_" + name for name in ("MIN_SCALE", "MAX_SCALE", "REGROW_STEPS", "AT_FLOOR", "PATIENCE", "STRICT")
+]
 
 #: What may stand in a variable by accident or by malice. Bytes that are no text come as surrogates.
 NASTY = [

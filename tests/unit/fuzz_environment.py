@@ -17,7 +17,7 @@ import struct
 import sys
 import warnings
 
-from tfls_patch import _bounds
+from tfls_patch import _rules
 from tfls_patch._patcher import Patcher
 
 # From docs/usage.md, not from the code that is tested.
@@ -26,10 +26,13 @@ OFF_WORDS = "0 false no off n f".split()
 ASCII_SPACES = " \t\n\r\x0b\x0c"
 
 SWITCH, STRICT, MIN, MAX = "TFLS_PATCH", "TFLS_PATCH_STRICT", "TFLS_PATCH_MIN_SCALE", "TFLS_PATCH_MAX_SCALE"
-#: Variables that hold one of some words, and those that hold a number, with its default. A new one is a new entry.
-WORDS = {SWITCH: ON_WORDS + OFF_WORDS, STRICT: ON_WORDS + OFF_WORDS}
+AT_FLOOR, REGROW, PATIENCE = "TFLS_PATCH_AT_FLOOR", "TFLS_PATCH_REGROW_STEPS", "TFLS_PATCH_PATIENCE"
+#: Variables that hold one of some words, those that hold a scale, with its default, and those that hold a number of
+#: steps, with the least that is allowed and its default. A new one is a new entry.
+WORDS = {SWITCH: ON_WORDS + OFF_WORDS, STRICT: ON_WORDS + OFF_WORDS, AT_FLOOR: ["skip", "warn", "raise"]}
 NUMBERS = {MIN: 2.0**-14, MAX: 2.0**126}
-VARIABLES = sorted(WORDS) + sorted(NUMBERS)
+STEPS = {REGROW: (0, 0), PATIENCE: (1, 100)}
+VARIABLES = sorted(WORDS) + sorted(NUMBERS) + sorted(STEPS)
 
 #: Characters that look like, or fold to, those of the words and numbers.
 LOOK_ALIKES = {
@@ -146,6 +149,8 @@ def word_of(name, environ):
     """The oracle: the word that the documentation sees in a variable, None if it is empty, "?" if that is no word."""
     text = environ.get(name, "")
     word = text.strip(ASCII_SPACES).translate({ord(upper): upper.lower() for upper in string.ascii_uppercase})
+    if name == AT_FLOOR and not word:  # spaces alone are no value; for the others the .pth file takes them for one
+        return None
     return word if word in WORDS[name] else "?" if text else None
 
 
@@ -166,8 +171,8 @@ class Start(object):
             warnings.simplefilter("error" if as_errors else "always")
             patcher = Patcher()
             patcher.arm()
-            _bounds.use(None)
-            self.settings = _bounds.settings()
+            _rules.use(None)
+            self.settings = _rules.settings()
         self.is_armed = patcher.snapshot().is_armed
         self.warnings = [str(each.message) for each in caught]
         self.lines = stderr.getvalue().split("\n")[:-1]
@@ -185,8 +190,11 @@ def check(environ):
     assert not start.lines and not strict.warnings
     assert strict.lines == ["tfls_patch: " + warning for warning in start.warnings]
     assert start.is_armed == strict.is_armed == (word is None or word in ON_WORDS)
-    assert start.settings.bounds == strict.settings.bounds
-    low, high = start.settings.bounds
+    assert start.settings == strict.settings
+    low, high, regrow_steps, at_floor, patience = start.settings.rule
+    word_at_floor = word_of(AT_FLOOR, environ)
+    assert at_floor == ("skip" if word_at_floor in (None, "?") else word_at_floor)
+    assert regrow_steps == (steps_of(environ, REGROW) or 0) and patience == (steps_of(environ, PATIENCE) or 100)
     assert 2.0**-126 <= low <= high <= 2.0**126 and as_float32(low) == low and as_float32(high) == high
     for message in start.warnings:
         assert message.isprintable() and len(message) < 300 and all(ord(each) < 127 for each in message)
@@ -199,6 +207,7 @@ def expected_complaints(environ, start):
     """Returns those warnings of a start that are in order, and a text in place of each that is missing."""
     said = {message.split("=")[0]: message for message in start.warnings if " is above " not in message}
     expected = [said.get(name, "no word of " + name) for name in sorted(WORDS) if word_of(name, environ) == "?"]
+    expected += [said.get(name, "no word of " + name) for name in sorted(STEPS) if steps_of(environ, name) is None]
     numbers = {name: number_of(environ.get(name, "")) for name in NUMBERS}
     values = {name: number or NUMBERS[name] for name, number in numbers.items()}
     expected += [said.get(name, "no word of " + name) for name, number in sorted(numbers.items()) if number == 0]
@@ -209,7 +218,7 @@ def expected_complaints(environ, start):
         )
         expected.append(text)
         values = NUMBERS
-    assert start.settings.bounds == (values[MIN], values[MAX])
+    assert start.settings.rule[:2] == (values[MIN], values[MAX])
     return expected
 
 
@@ -220,6 +229,19 @@ def number_of(text):
     except ValueError:
         return 0 if text.strip(ASCII_SPACES) else None
     return number if 2.0**-126 <= number <= 2.0**126 else 0
+
+
+def steps_of(environ, name):
+    """The oracle: the number of steps that the documentation sees in a variable, None if it is nonsense."""
+    lowest, default = STEPS[name]
+    text = environ.get(name, "").strip(ASCII_SPACES)
+    if not text:
+        return default
+    try:
+        steps = int(text)
+    except ValueError:
+        return None
+    return steps if lowest <= steps < 2**31 else None
 
 
 def as_float32(number):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import tfls_patch
+from tfls_patch import _settings
 from tfls_patch.doctor import checks
 
 PACKAGE = os.path.dirname(os.path.abspath(tfls_patch.__file__))
@@ -82,7 +83,10 @@ def test_what_imports_by_a_computed_name_takes_it_from_a_table_of_ours_or_from_t
     assert files == {
         "__main__.py",
         "_activation.py",
+        "_diagnosis.py",
         "_registry.py",
+        "_skips.py",
+        "_xla.py",
         "patches/_keras_3_optimizer.py",
         "doctor/checks.py",
         "doctor/proof.py",
@@ -112,7 +116,7 @@ def start(code, folder, *options, **variables):
 
 
 @pytest.mark.parametrize("options", [(), ("-W", "error")])
-@pytest.mark.parametrize("name", ["TFLS_PATCH", "TFLS_PATCH_MIN_SCALE", "TFLS_PATCH_MAX_SCALE", "TFLS_PATCH_STRICT"])
+@pytest.mark.parametrize("name", _settings.VARIABLES)
 def test_a_terminal_gets_no_command_from_a_variable(tmp_path, name, options):
     text = "\x1b[2J\x1b]0;title\x07\x9b31m\r\n\u202eforged: line\x7f"
     status, _, stderr = start("import tfls_patch", tmp_path, *options, **{name: text})

@@ -68,7 +68,7 @@ def test_a_floor_above_the_ceiling_is_refused():
         settings.replaced(min_scale=2, max_scale=1)
     with pytest.raises(ValueError, match="min_scale=8.0 with max_scale=4.0"):
         settings.replaced(max_scale=4).replaced(min_scale=8)
-    assert settings.replaced(min_scale=1, max_scale=1).bounds == (1.0, 1.0)
+    assert settings.replaced(min_scale=1, max_scale=1).rule[:2] == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,40 @@ def test_a_bad_variable_is_complained_of_and_ignored(text):
 
 def test_variables_that_contradict_each_other_are_both_ignored():
     settings, complaints = Settings.from_environment({"TFLS_PATCH_MIN_SCALE": "4", "TFLS_PATCH_MAX_SCALE": "2"})
-    assert settings.bounds == (2.0**-14, 2.0**126) and len(complaints) == 1
+    assert settings.rule[:2] == (2.0**-14, 2.0**126) and len(complaints) == 1
+
+
+@pytest.mark.parametrize(
+    "name, good, bad, of_wrong_type",
+    [
+        ("regrow_steps", [0, 1, 50, np.int32(7), 2**31 - 1], [-1, 2**31], [True, 1.0, "5", None, [1]]),
+        ("patience", [1, 1000, np.int64(3)], [0, -5, 10**20], [False, 2.5, "5", None]),
+        ("at_floor", ["skip", "warn", "raise"], ["", "Raise", "ignore"], [1, True, None, b"warn"]),
+    ],
+)
+def test_the_other_settings_name_the_argument_the_value_and_what_is_allowed(name, good, bad, of_wrong_type):
+    settings = Settings.from_environment({})[0]
+    for value in good:
+        assert getattr(settings.replaced(**{name: value}), name) == (value, "argument")
+    for values, error in ((bad, ValueError), (of_wrong_type, TypeError)):
+        for value in values:
+            if value is None:  # keeps what was set
+                continue
+            with pytest.raises(error) as caught:
+                settings.replaced(**{name: value})
+            allowed = "'skip', 'warn', 'raise'" if name == "at_floor" else "a whole number of steps"
+            assert name in str(caught.value) and repr(value)[:9] in str(caught.value) and allowed in str(caught.value)
+
+
+def test_the_other_settings_have_variables_too():
+    variables = {"TFLS_PATCH_REGROW_STEPS": "50", "TFLS_PATCH_AT_FLOOR": " Warn", "TFLS_PATCH_PATIENCE": "7"}
+    settings, complaints = Settings.from_environment(variables)
+    assert settings.rule[2:] == (50, "warn", 7) and not complaints
+    variables = {"TFLS_PATCH_REGROW_STEPS": "1.5", "TFLS_PATCH_AT_FLOOR": "stop", "TFLS_PATCH_PATIENCE": "0"}
+    settings, complaints = Settings.from_environment(variables)
+    assert settings.rule[2:] == (0, "skip", 100) and len(complaints) == 3
+    for variable, complaint in zip(variables, complaints):
+        assert complaint.startswith(variable) and "must be" in complaint and "such as" in complaint
 
 
 @pytest.mark.parametrize(
@@ -107,8 +140,9 @@ def test_other_words_neither_arm_nor_kill(text, expected):
 
 def test_children_inherit_what_is_in_force():
     environ = {}
-    _settings.export(Settings.from_environment({})[0].replaced(min_scale=1e-4), environ)
-    assert Settings.from_environment(environ)[0].bounds == (float(np.float32(1e-4)), 2.0**126)
+    settings = Settings.from_environment({})[0].replaced(min_scale=1e-4, regrow_steps=5, at_floor="warn", patience=9)
+    _settings.export(settings, environ)
+    assert Settings.from_environment(environ)[0].rule == (float(np.float32(1e-4)), 2.0**126, 5, "warn", 9)
     assert _settings.switch(environ) is True
     killed = {"TFLS_PATCH": "0"}
     _settings.export(Settings.from_environment({})[0], killed)

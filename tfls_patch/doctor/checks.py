@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import tfls_patch
-from tfls_patch import _report, _settings
+from tfls_patch import _report, _rules, _settings
 from tfls_patch._registry import LEAVES, TOP_LEVEL, supported, version_text
 from tfls_patch.doctor import _distributions
 from tfls_patch.doctor._finding import fail, note, ok, warn
@@ -286,15 +286,16 @@ def _overrides(entries):
 
 
 def bounds():
-    """The bounds in force, and where each came from."""
-    status = tfls_patch.status()
-    for name in ("min_scale", "max_scale"):
-        setting = getattr(status, name)
-        found = "%s, from the %s" % (_report.scale_text(setting.value), setting.source)
+    """The rule in force, and where each part of it came from."""
+    settings = _rules.settings()
+    for name, setting in settings._asdict().items():
+        found = "%s, from the %s" % (_report.setting_text(setting), setting.source)
         if name == "min_scale" and setting.value >= 1:
             yield warn(name, found, "the floor is not below TensorFlow's own: a stuck training stays stuck")
         elif name == "min_scale" and setting.value < 2.0**-24:
             yield note(name, found, "float16 losses and variables need 2**-24 or more; float32 ones do not")
+        elif name == "at_floor" and setting.value == _settings.SKIP:
+            yield note(name, found, "a training that is stuck at the floor is so without a word; warn says so")
         else:
             yield ok(name, found)
 

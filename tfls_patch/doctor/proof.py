@@ -10,9 +10,10 @@ import contextlib
 import importlib
 import sys
 
-from tfls_patch import _bounds
+from tfls_patch import _rules
 from tfls_patch._patcher import PATCHER
 from tfls_patch._report import scale_text
+from tfls_patch._settings import SKIP
 from tfls_patch.doctor._finding import fail, note, ok
 
 _WEIGHT = 1.0
@@ -38,10 +39,9 @@ def overflows():
     _prepare()
     reached, findings = set(), []
     modules = collections.OrderedDict((entry.leaf, entry.module) for entry in entries)
-    for leaf, module in modules.items():
-        for drive in _drives(leaf, module):
-            with _noting_calls(reached):
-                findings.append(_tried(leaf, drive, module))
+    with _without_policy(), _noting_calls(reached):
+        for leaf, module in modules.items():
+            findings.extend(_tried(leaf, drive, module) for drive in _drives(leaf, module))
     missed = [entry.name for entry in entries if entry.replacement.__code__ not in reached]
     if missed:
         why = "no overflow on this backend goes through %s" % ", ".join(sorted(set(missed)))
@@ -65,9 +65,20 @@ def _tried(leaf, drive, module):
 
 def _expected_scales():
     """The scale at the start, and after one and two overflows, in plain Python."""
-    low, high = _bounds.settings().bounds
+    low, high = _rules.settings().rule[:2]
     start = min(2.0 * low, high)
     return [start, max(start / 2.0, low), low]
+
+
+@contextlib.contextmanager
+def _without_policy():
+    """Turns the at-floor policy off meanwhile: the proof overflows at the floor on purpose."""
+    settings = _rules.settings()
+    _rules.use(settings.replaced(at_floor=SKIP))
+    try:
+        yield
+    finally:
+        _rules.use(settings)
 
 
 @contextlib.contextmanager
@@ -93,8 +104,10 @@ def _drives(leaf, module):
     """The drives for one leaf module, by what it holds."""
     if leaf == "keras.src.optimizers.loss_scale_optimizer":
         return [_keras_3]
-    if leaf.startswith("tensorflow.contrib"):
+    if leaf.endswith("python.loss_scale_manager"):
         return [_contrib_manager]
+    if leaf.endswith("contrib.mixed_precision.python.loss_scale_optimizer"):
+        return [_contrib_optimizer]
     if leaf.endswith("training.experimental.loss_scale"):
         return [_dynamic_loss_scale, _fixed_loss_scale]
     if leaf.endswith("training.experimental.loss_scale_optimizer"):
@@ -132,12 +145,26 @@ def _tf1_optimizer(module, expected):
 def _contrib_manager(module, expected):
     def build(tf, weight):
         module.FixedLossScaleManager(0.25)
-        manager = module.ExponentialUpdateLossScaleManager(
-            expected[0], _GROWTH_INTERVAL, decr_every_n_nan_or_inf=1, decr_ratio=0.5
-        )
+        manager = _exponential_manager(expected[0])
         return manager.get_loss_scale(), manager.update_loss_scale(tf.constant(False))
 
     return _in_a_session("ExponentialUpdateLossScaleManager", build, expected)
+
+
+def _contrib_optimizer(module, expected):
+    def build(tf, weight):
+        manager = _exponential_manager(expected[0])
+        optimizer = module.LossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), manager)
+        return manager.get_loss_scale(), optimizer.minimize(weight * _INFINITE, var_list=[weight])
+
+    return _in_a_session("LossScaleOptimizer of contrib", build, expected)
+
+
+def _exponential_manager(initial):
+    managers = importlib.import_module("tensorflow.contrib.mixed_precision.python.loss_scale_manager")
+    return managers.ExponentialUpdateLossScaleManager(
+        initial, _GROWTH_INTERVAL, decr_every_n_nan_or_inf=1, decr_ratio=0.5
+    )
 
 
 def _gradient_tape(module, expected):

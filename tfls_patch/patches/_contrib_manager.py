@@ -10,7 +10,7 @@ It counts bad steps too, and has a ratio of its own in each direction::
 
 import functools
 
-from tfls_patch import _bounds, scaling
+from tfls_patch import _rules, _skips, scaling
 from tfls_patch.patches._declare import Target
 
 
@@ -20,10 +20,9 @@ def _replace_update(original, module):
         import tensorflow as tf
 
         lib, tf1 = tf.compat.v2, tf.compat.v1
-        bounds = _bounds.for_update(self, finite_grads)
+        rule = _rules.for_update(self, finite_grads)
 
-        def multiply_by(ratio):
-            new_scale = scaling.bounded(lib, self._loss_scale * ratio, bounds)
+        def change_to(new_scale):
             return tf.group(tf1.assign(self._loss_scale, new_scale), self._reset_stats())
 
         def count_good():
@@ -33,12 +32,17 @@ def _replace_update(original, module):
             return tf.group(tf1.assign_add(self._num_bad_steps, 1), tf1.assign(self._num_good_steps, 0))
 
         def take_step():
-            due = scaling.growth_is_due(lib, self._num_good_steps, self._incr_every_n_steps)
-            return tf1.cond(due, lambda: multiply_by(self._incr_ratio), count_good)
+            due = scaling.growth_is_due(lib, self._num_good_steps, self._incr_every_n_steps, self._loss_scale, rule)
+            return tf1.cond(
+                due, lambda: change_to(scaling.bounded(lib, self._loss_scale * self._incr_ratio, rule)), count_good
+            )
 
         def skip_step():
-            due = scaling.growth_is_due(lib, self._num_bad_steps, self._decr_every_n_nan_or_inf)
-            return tf1.cond(due, lambda: multiply_by(self._decr_ratio), count_bad)
+            due = scaling.is_last_of(lib, self._num_bad_steps, self._decr_every_n_nan_or_inf)
+            scale = tf.identity(self._loss_scale)
+            new_scale = lib.where(due, scaling.bounded(lib, scale * self._decr_ratio, rule), scale)
+            with tf.control_dependencies(_skips.record(self, scale, self._num_good_steps, new_scale, rule)):
+                return tf1.cond(due, lambda: change_to(new_scale), count_bad)
 
         return tf1.cond(finite_grads, take_step, skip_step)
 

@@ -4,6 +4,7 @@ import functools
 import numbers
 
 from tfls_patch._settings import SMALLEST_SCALE
+from tfls_patch.patches import _construction
 from tfls_patch.patches._declare import Target
 
 
@@ -16,7 +17,8 @@ def _replace_loss_scale(original, module):
     @functools.wraps(original)
     def __init__(self, loss_scale_value):
         if not _is_below_one(loss_scale_value):
-            return original(self, loss_scale_value)
+            original(self, loss_scale_value)
+            return _construction.warn_of_fixed("loss_scale_value", loss_scale_value)
         original(self, 1.0)
         self._loss_scale_value = float(loss_scale_value)
 
@@ -27,7 +29,8 @@ def _replace_manager(original, module):
     @functools.wraps(original)
     def __init__(self, loss_scale):
         if not _is_below_one(loss_scale):
-            return original(self, loss_scale)
+            original(self, loss_scale)
+            return _construction.warn_of_fixed("loss_scale", loss_scale)
         import tensorflow as tf
 
         # Not through stock's constructor: it would leave an unused constant in the graph.

@@ -14,7 +14,7 @@ back in place of gradients.
 
 import functools
 
-from tfls_patch import _bounds, scaling
+from tfls_patch import _float16, _rules
 from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
@@ -70,8 +70,9 @@ def _scaled_gradients(module, tape, scale, target, sources, output_gradients, un
     import tensorflow as tf
 
     def scaled(tensor):
-        wide = scaling.widened(tf, tensor)
-        return scaling.narrowed(tf, wide * tf.cast(scale, wide.dtype), tensor)
+        if _float16.is_float16(tensor):
+            return _float16.product(tf, tensor, scale)
+        return tensor * tf.cast(scale, tensor.dtype)
 
     with tape:  # it must see the scaling, to differentiate through it
         scaled_target = tf.nest.map_structure(scaled, target)
@@ -82,13 +83,14 @@ def _scaled_gradients(module, tape, scale, target, sources, output_gradients, un
 def _unscaled(gradient, scale):
     import tensorflow as tf
 
-    wide = scaling.widened(tf, gradient)
-    return scaling.narrowed(tf, wide * tf.cast(1.0 / scale, wide.dtype), gradient)
+    if _float16.is_float16(gradient):
+        return _float16.quotient(tf, gradient, scale)
+    return gradient * tf.cast(1.0 / scale, gradient.dtype)
 
 
 def _floor_of(loss_scale, value):
     """A fixed loss scale is always "finite" and never retried, whatever its floor."""
-    return _bounds.for_update(loss_scale, value).min_scale
+    return _rules.for_update(loss_scale, value).min_scale
 
 
 GRADIENT_TAPE = Target(

@@ -14,7 +14,7 @@ The division is moved, not added: a finite step passes no more operations than i
 import functools
 import importlib
 
-from tfls_patch import _bounds, scaling
+from tfls_patch import _diagnosis, _float16, _rules, _skips, scaling
 from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
@@ -26,6 +26,11 @@ def _ops():
     return importlib.import_module("keras.src.ops")
 
 
+def _cond(predicate, if_true, if_false):
+    """`keras.ops.cond` without its wrapper, which would replace an error of a branch by one of its own."""
+    return importlib.import_module("keras.src.ops.core").Cond().call(predicate, if_true, if_false)
+
+
 def _quotients(optimizer, gradients, variables, scale):
     """Divides each gradient by the scale; None and gradients that overwrite their variable (float8) pass."""
     ops = _ops()
@@ -34,12 +39,15 @@ def _quotients(optimizer, gradients, variables, scale):
     def quotient(gradient, variable):
         if gradient is None or is_overwritten(variable):
             return gradient
-        # The division promotes float16 to float32, and the inner optimizer casts it back: what does not fit then is to
-        # be seen before. But clipping comes between the two, needs the wider range, and makes it fit.
-        divided = ops.divide(gradient, scale)
-        return divided if _clips(optimizer.inner_optimizer) else scaling.narrowed(ops, divided, gradient)
+        # A plain division promotes float16 to float32, and the inner optimizer casts it back: what does not fit then is
+        # to be seen before. But clipping comes between the two, needs the wider range, and makes it fit.
+        if _float16.is_float16(gradient) and not _clips(optimizer.inner_optimizer):
+            return _float16.quotient(ops, gradient, ops.convert_to_tensor(scale))
+        return ops.divide(gradient, scale)
 
-    return [quotient(gradient, variable) for gradient, variable in zip(gradients, variables)]
+    quotients = [quotient(gradient, variable) for gradient, variable in zip(gradients, variables)]
+    _diagnosis.see_gradients(optimizer, scale, quotients, [variable.path for variable in variables])
+    return quotients
 
 
 def _clips(inner_optimizer):
@@ -52,7 +60,7 @@ def _clips(inner_optimizer):
 def _replace_scale_loss(original, module):
     @functools.wraps(original)
     def scale_loss(self, loss):
-        return original(self, scaling.widened(_ops(), loss))
+        return original(self, _float16.widened(_ops(), _diagnosis.see_loss(loss)))
 
     return scale_loss
 
@@ -61,7 +69,7 @@ def _replace_common_apply(original, module):
     @functools.wraps(original)
     def _common_apply(self, grads, trainable_variables=None):
         quotients = _quotients(self, grads, trainable_variables or self._trainable_variables, self.dynamic_scale)
-        _ops().cond(
+        _cond(
             self.check_finite(quotients),
             lambda: self._stateful_handle_finite_grads(quotients, trainable_variables),
             self._stateful_handle_non_finite_grads,
@@ -99,7 +107,7 @@ def _apply_across_replicas(optimizer, strategy, quotients, trainable_variables):
 
     # The gradients are not reduced yet: any replica can be the one that overflowed.
     unanimous = tf.reduce_all(tf.stack(strategy.experimental_local_results(votes)))
-    _ops().cond(unanimous, take_step, optimizer._stateful_handle_non_finite_grads)
+    _cond(unanimous, take_step, optimizer._stateful_handle_non_finite_grads)
 
 
 def _replace_stateless_apply(original, module):
@@ -110,7 +118,7 @@ def _replace_stateless_apply(original, module):
         values = [_ops().convert_to_tensor(value) for value in optimizer_variables]
         scale = values[_position(self, self.dynamic_scale)]
         quotients = _quotients(self, grads, self._trainable_variables, scale)
-        return _ops().cond(
+        return _cond(
             self.check_finite(quotients),
             lambda: self._stateless_handle_finite_grads(values, quotients, trainable_variables),
             lambda: self._stateless_handle_non_finite_grads(values, trainable_variables),
@@ -126,16 +134,17 @@ def _replace_stateful_finite(original, module):
     @functools.wraps(original)
     def _stateful_handle_finite_grads(self, grads, trainable_variables):
         self.inner_optimizer.apply(grads, trainable_variables=trainable_variables)
-        bounds = _bounds.for_update(self, _first(grads))
+        rule = _rules.for_update(self, _first(grads))
 
         def grow():
-            self.dynamic_scale.assign(scaling.after_growth(_ops(), self.dynamic_scale, _MULTIPLIER, bounds))
+            self.dynamic_scale.assign(scaling.after_growth(_ops(), self.dynamic_scale, _MULTIPLIER, rule))
             self.step_counter.assign(0)
 
         def count():
             self.step_counter.assign_add(1)
 
-        _ops().cond(scaling.growth_is_due(_ops(), self.step_counter, self.dynamic_growth_steps), grow, count)
+        due = scaling.growth_is_due(_ops(), self.step_counter, self.dynamic_growth_steps, self.dynamic_scale, rule)
+        _cond(due, grow, count)
 
     return _stateful_handle_finite_grads
 
@@ -143,7 +152,8 @@ def _replace_stateful_finite(original, module):
 def _replace_stateful_non_finite(original, module):
     @functools.wraps(original)
     def _stateful_handle_non_finite_grads(self):
-        new_scale = scaling.after_overflow(_ops(), self.dynamic_scale, _MULTIPLIER, _bounds.of(self))
+        scale = _ops().convert_to_tensor(self.dynamic_scale)
+        new_scale = _after_overflow(self, scale, self.step_counter)
         self.dynamic_scale.assign(new_scale)
         self.step_counter.assign(0)
 
@@ -153,12 +163,12 @@ def _replace_stateful_non_finite(original, module):
 def _replace_stateless_finite(original, module):
     @functools.wraps(original)
     def _stateless_handle_finite_grads(self, optimizer_variables, grads, trainable_variables):
-        bounds = _bounds.for_update(self, _first(grads))
+        rule = _rules.for_update(self, _first(grads))
         scale = optimizer_variables[_position(self, self.dynamic_scale)]
         good = optimizer_variables[_position(self, self.step_counter)]
-        new_scale, new_good = _ops().cond(
-            scaling.growth_is_due(_ops(), good, self.dynamic_growth_steps),
-            lambda: (scaling.after_growth(_ops(), scale, _MULTIPLIER, bounds), _ops().zeros_like(good)),
+        new_scale, new_good = _cond(
+            scaling.growth_is_due(_ops(), good, self.dynamic_growth_steps, scale, rule),
+            lambda: (scaling.after_growth(_ops(), scale, _MULTIPLIER, rule), _ops().zeros_like(good)),
             lambda: (scale, good + 1),
         )
         optimizer_variables = _with_state(self, optimizer_variables, new_scale, new_good)
@@ -176,10 +186,18 @@ def _replace_stateless_non_finite(original, module):
     def _stateless_handle_non_finite_grads(self, optimizer_variables, trainable_variables):
         scale = optimizer_variables[_position(self, self.dynamic_scale)]
         good = optimizer_variables[_position(self, self.step_counter)]
-        new_scale = scaling.after_overflow(_ops(), scale, _MULTIPLIER, _bounds.of(self))
+        new_scale = _after_overflow(self, scale, good)
         return trainable_variables, _with_state(self, optimizer_variables, new_scale, _ops().zeros_like(good))
 
     return _stateless_handle_non_finite_grads
+
+
+def _after_overflow(optimizer, scale, good):
+    """The scale after a skipped step, which is put on record."""
+    rule = _rules.of(optimizer)
+    new_scale = scaling.after_overflow(_ops(), scale, _MULTIPLIER, rule)
+    _skips.record(optimizer, scale, good, new_scale, rule)
+    return new_scale
 
 
 def _position(optimizer, variable):

@@ -7,7 +7,7 @@ state under other names and differ in how replicas agree; nothing else.
 import collections
 import functools
 
-from tfls_patch import _bounds, scaling
+from tfls_patch import _diagnosis, _rules, _skips, scaling
 from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
@@ -49,8 +49,10 @@ def _replace_update(names, vote, original, module):
         lib, tf1 = tf.compat.v2, tf.compat.v1
         scale, good = getattr(self, names.scale), getattr(self, names.good)
         growth_interval, multiplier = getattr(self, names.growth_interval), getattr(self, names.multiplier)
-        finite = vote(module._is_all_finite, tf.nest.flatten(grads))
-        bounds = _bounds.for_update(self, finite)
+        grads = tf.nest.flatten(grads)
+        with tf.control_dependencies(_diagnosis.see_gradients(self, scale, grads)):
+            finite = vote(module._is_all_finite, grads)
+        rule = _rules.for_update(self, finite)
 
         def change_to(new_scale):
             return tf.group(scale.assign(new_scale), good.assign(0))
@@ -59,13 +61,16 @@ def _replace_update(names, vote, original, module):
             return _op(tf, good.assign_add(1))
 
         def grow():
-            return change_to(scaling.after_growth(lib, scale, multiplier, bounds))
+            return change_to(scaling.after_growth(lib, scale, multiplier, rule))
 
         def take_step():
-            return tf1.cond(scaling.growth_is_due(lib, good, growth_interval), grow, count)
+            return tf1.cond(scaling.growth_is_due(lib, good, growth_interval, scale, rule), grow, count)
 
         def skip_step():
-            return change_to(scaling.after_overflow(lib, scale, multiplier, bounds))
+            before = tf.convert_to_tensor(scale)
+            after = scaling.after_overflow(lib, before, multiplier, rule)
+            with tf.control_dependencies(_skips.record(self, before, good, after, rule)):
+                return change_to(after)
 
         return tf1.cond(finite, take_step, skip_step), finite
 

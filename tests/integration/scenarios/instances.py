@@ -99,6 +99,20 @@ if VERSION >= (2, 0) and (not KERAS_3 or hasattr(surface.optimizer, "_trackable_
     path = tf.train.Checkpoint(optimizer=surface.optimizer).save("./checkpoint")
     assert not any("tfls" in name for name, _ in tf.train.list_variables(path))
 
+# A copy of an optimizer keeps them, where stock can copy it.
+try:
+    twin = copy.deepcopy(surface.optimizer)
+except Exception:
+    twin = None
+if twin is not None and hasattr(twin, "_loss_scale"):
+    assert vars(twin._loss_scale)["_tfls_patch_bounds"] == (0.5, None)
+elif twin is not None:
+    assert vars(twin)["_tfls_patch_bounds"] == (0.5, None) and "tfls" not in str(twin.get_config())
+    twice = copy.deepcopy({"a": twin, "b": twin})
+    assert twice["a"] is twice["b"] and vars(twice["a"])["_tfls_patch_bounds"] == (0.5, None)
+    assert b"tfls" not in pickle.dumps(twin)
+assert twin is not None or not KERAS_3, "Keras 3 can copy its optimizers"
+
 for wrong in (surfaces.keras_sgd(), object(), None, 3.0):
     try:
         tfls_patch.set_bounds(wrong, min_scale=0.5)

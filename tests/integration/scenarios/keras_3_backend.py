@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 
 os.environ["KERAS_BACKEND"] = backend = sys.argv[1]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -95,6 +96,38 @@ model.fit(x, y, batch_size=1, epochs=6, shuffle=False, verbose=0)
 assert number(model.optimizer.dynamic_scale) >= 0.25
 assert all(np.all(np.isfinite(weight)) for weight in model.get_weights()), model.get_weights()
 assert abs(float(model.predict(x[:1], verbose=0)[0, 0]) - 1) < 0.05
+
+# The record, and the policies at the floor, through the trainer: ten bad batches from 2**15 down to 2**13.
+quarter = keras.initializers.Constant(0.25)  # so that a good batch does not overflow at the initial scale
+for policy in ("skip", "warn", "raise"):
+    tfls_patch.revert()
+    tfls_patch.apply(min_scale=2.0**13, at_floor=policy, patience=5)
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1, kernel_initializer=quarter)])
+    model.compile(optimizer=keras.optimizers.SGD(2.0**-6), loss="mse")
+    x, y = np.ones((30, 2), "float32"), np.ones((30, 1), "float32")
+    x[10:20] = NAN
+    said, raised = "", ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model.fit(x, y, batch_size=1, shuffle=False, verbose=0)
+        except Exception as error:
+            raised = str(error)
+            assert backend == "jax" or isinstance(error, tfls_patch.LossScaleFloorError), error
+    said = [str(each.message) for each in caught if "at its floor" in str(each.message)]
+    assert (len(said) == 1) == (policy == "warn") and ("at its floor" in raised) == (policy == "raise"), (said, raised)
+    if raised:
+        continue
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        stats = tfls_patch.stats(model.optimizer)
+    told = [each for each in caught if "Only the scale is known: on JAX" in str(each.message)]
+    if backend == "jax" and policy == "skip":
+        assert stats == (2.0**13, None, None, None, None, None) and len(told) == 1, stats
+    else:
+        assert stats == (2.0**13, 10, 0, 8, 2.0**13, 2.0**15) and not told, stats
+tfls_patch.revert()
+tfls_patch.apply(min_scale=0.25, max_scale=64.0)
 
 # float16 losses and variables.
 w = keras.Variable([1.0, 2.0], dtype="float16")

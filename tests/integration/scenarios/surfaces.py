@@ -342,8 +342,10 @@ def finite_path_nodes(graph_def):
     """Returns how many nodes a step with finite gradients passes: the branches that it takes, and what is outside.
 
     The outer conditions ask whether all is finite and take their first branch; those inside it ask whether it is time
-    to grow and take the second. Only for graphs with functional control flow.
+    to grow and take the second.
     """
+    if any(node.op == "Switch" for node in graph_def.node):
+        return _nodes_alive(graph_def)
     functions = {function.signature.name: function.node_def for function in graph_def.library.function}
 
     def passed(nodes, depth):
@@ -357,6 +359,50 @@ def finite_path_nodes(graph_def):
         return total
 
     return passed(graph_def.node, 0)
+
+
+def _nodes_alive(graph_def):
+    """The same where conditions are made of Switch and Merge in one flat graph: nodes without dead inputs."""
+    inputs = {node.name: [_source(text) for text in node.input] for node in graph_def.node}
+    ops = {node.name: node.op for node in graph_def.node}
+    inside, dead = {}, {}
+
+    def is_inside(name):
+        """Whether a value comes out of a branch: such a predicate is one of an inner condition."""
+        if name not in inside:
+            inside[name] = False
+            inside[name] = ops[name] == "Switch" or any(is_inside(source) for source, _ in inputs[name])
+        return inside[name]
+
+    def is_dead(name):
+        if name not in dead:
+            dead[name] = False
+            states = [is_dead_output(*each) for each in inputs[name]]
+            dead[name] = all(states) if ops[name] == "Merge" else any(states)
+        return dead[name]
+
+    def is_dead_output(name, port):
+        if is_dead(name):
+            return True
+        if ops[name] != "Switch" or port is None:
+            return False
+        taken = 0 if is_inside(inputs[name][1][0]) else 1
+        return port != taken
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10000)
+    try:
+        return sum(not is_dead(node.name) for node in graph_def.node)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _source(text):
+    """``"^name"``, ``"name"`` or ``"name:1"`` as ``(name, port)``; a control input has no port."""
+    if text.startswith("^"):
+        return text[1:], None
+    name, _, port = text.partition(":")
+    return name, int(port or 0)
 
 
 def fail(message):

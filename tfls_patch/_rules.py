@@ -1,4 +1,4 @@
-"""Which bounds rule an object at this moment, and which traced graphs carry others.
+"""Which rule an object obeys at this moment, and which traced graphs carry another.
 
 The one piece of mutable state that the replacement methods read. Locks are held for dictionary work only; nothing is
 imported and no user code runs under them.
@@ -6,10 +6,11 @@ imported and no user code runs under them.
 
 import gc
 import sys
+import types
 import weakref
 from _thread import allocate_lock  # threading itself takes longer to import than this package
 
-from tfls_patch._settings import Bounds, Settings, check_order, checked_scale
+from tfls_patch._settings import Settings, check_order, checked_scale
 
 #: Instance attribute with an object's own bounds, a plain tuple ``(min_scale or None, max_scale or None)``: it is
 #: copied by ``copy.deepcopy``, dies with its object, and unpickles where this package is not installed.
@@ -17,7 +18,7 @@ OWN_ATTRIBUTE = "_tfls_patch_bounds"
 
 _lock = allocate_lock()
 _settings = None  # made on first use, so that importing this module reads no environment
-_traces = weakref.WeakKeyDictionary()  # graph -> list of (weak reference to the object, bounds it was traced with)
+_traces = weakref.WeakKeyDictionary()  # graph -> list of (weak reference to the object, rule it was traced with)
 _jax_traces = []  # the same pairs; a JAX trace has no graph object that lives as long as the compiled step
 
 
@@ -38,27 +39,27 @@ def use(new_settings):
 
 
 def of(owner):
-    """Returns the `Bounds` of one loss-scale object: its own where it has them, the process-wide ones elsewhere."""
-    default = settings().bounds
+    """Returns the `Rule` of one loss-scale object: the process-wide one, with the bounds of its own that it has."""
+    rule = settings().rule
     low, high = vars(owner).get(OWN_ATTRIBUTE, (None, None))
     # What the object was given wins: a process-wide bound on the other side of it gives way.
     if low is None:
-        low = default.min_scale if high is None else min(default.min_scale, high)
+        low = rule.min_scale if high is None else min(rule.min_scale, high)
     if high is None:
-        high = max(default.max_scale, low)
-    return Bounds(low, high)
+        high = max(rule.max_scale, low)
+    return rule._replace(min_scale=low, max_scale=high)
 
 
 def for_update(owner, value):
-    """Returns the bounds for an update that is being built, and remembers them if it is being traced.
+    """Returns the `Rule` for an update that is being built, and remembers it if the update is being traced.
 
     Args:
         owner: The object with the loss scale.
         value: Any tensor of the update, which tells whether this is a trace.
     """
-    bounds = of(owner)
-    _remember_trace(owner, value, bounds)
-    return bounds
+    rule = of(owner)
+    _remember_trace(owner, value, rule)
+    return rule
 
 
 def set_own(owner, min_scale, max_scale):
@@ -76,10 +77,20 @@ def set_own(owner, min_scale, max_scale):
         check_order(low, high)
     # Not setattr: Keras and Trackable objects would track, wrap or delegate the attribute.
     vars(owner)[OWN_ATTRIBUTE] = (low, high)
+    if type(owner).__reduce__ is not object.__reduce__:
+        # Keras 3 copies an optimizer by way of its saved form, which has none of our bounds.
+        vars(owner)["__deepcopy__"] = types.MethodType(_copy_with_bounds, owner)
+
+
+def _copy_with_bounds(owner, memo):
+    function, arguments = owner.__reduce__()[:2]
+    twin = memo[id(owner)] = function(*arguments)
+    set_own(twin, *vars(owner)[OWN_ATTRIBUTE])
+    return twin
 
 
 def has_stale_traces():
-    """Whether a traced update that is still alive carries other bounds than its object has now."""
+    """Whether a traced update that is still alive carries another rule than its object has now."""
     if not _any_stale():
         return False
     gc.collect()  # graphs are full of cycles: a dead one may only look alive
@@ -93,14 +104,14 @@ def _any_stale():
     return any(owner is not None and of(owner) != traced for owner, traced in alive)
 
 
-def _remember_trace(owner, value, bounds):
-    record = (weakref.ref(owner), bounds)
+def _remember_trace(owner, value, rule):
+    record = (weakref.ref(owner), rule)
     jax = sys.modules.get("jax")
     if isinstance(value, getattr(getattr(jax, "core", None), "Tracer", ())):
         with _lock:
             _jax_traces[:] = [each for each in _jax_traces if each[0]() is not None] + [record]
         return
-    graph = _graph_of(value)
+    graph = graph_of(value)
     with _lock:
         # The branch graph of a `cond` may be freed before the function around it: note that one too.
         while graph is not None:
@@ -109,7 +120,7 @@ def _remember_trace(owner, value, bounds):
             graph = outer if hasattr(outer, "outer_graph") else None
 
 
-def _graph_of(value):
+def graph_of(value):
     """The TensorFlow graph that `value` is part of; None for eager tensors and for other backends."""
     try:
         return getattr(value, "graph", None)
