@@ -8,7 +8,8 @@
     nox -s lint
     nox -s packaging
     nox -s containers               docs/containers.md in a bare Debian: takes root and debootstrap
-    nox -s benchmarks               measure, and write the pages in docs/ that say what was measured
+    nox -s benchmarks               measure, and write the pages in docs/ that say what was measured; one of them:
+                                    nox -s "benchmarks(script='start_up')"
     nox -s requirements             our pin beside the TensorFlow pin of every row; writes docs/requirements.md
 
 All tests run against a wheel in a folder that has no ``tfls_patch`` of its own, so it is the wheel that is tested.
@@ -149,13 +150,17 @@ def containers(session):
         session.run("pytest", "tests/packaging/test_containers.py", "--bare-root", root, *session.posargs)
 
 
-@nox.session
-def benchmarks(session):
-    """Run the scripts in benchmarks/; after ``--`` the name of one of them, and its options."""
-    session.install("uv")
-    name, *options = session.posargs or [None]
-    for script in sorted((ROOT / "benchmarks").glob("%s.py" % (name or "*"))):
-        session.run("python", str(script), "--wheel", _wheel(session), *options)
+@nox.session(python=_python_of_newest())
+@nox.parametrize("script", ["start_up", "recovery", "underflow"])
+def benchmarks(session, script):
+    """Run a script of benchmarks/, which writes its page in docs/; what follows ``--`` are its options."""
+    path, python = str(ROOT / "benchmarks" / (script + ".py")), _python_of(session)
+    if script == "start_up":
+        session.install("uv")
+        session.run("python", path, "--wheel", _wheel(session), *session.posargs)
+        return
+    _install(session, python, *table.NEWEST, "scikit-learn", "wrapt", "packaging")
+    session.run("python", path, *session.posargs, env=_environment({}))
 
 
 @nox.session(venv_backend="none")
