@@ -124,7 +124,7 @@ def see_loss(loss):
     return loss
 
 
-def see_gradients(owner, scale, gradients, names=None):
+def see_gradients(owner, scale, gradients, variables=None):
     """Notes the unscaled gradients of a step; returns TensorFlow operations that must run with it."""
     diagnosis = _current
     if diagnosis is None:
@@ -132,7 +132,7 @@ def see_gradients(owner, scale, gradients, names=None):
     found = [(index, gradient) for index, gradient in enumerate(gradients) if gradient is not None]
     if not found:
         return []
-    names = [names[index] if names else "variable number %d" % index for index, _ in found]
+    names = [_name_of(variables[index] if variables else None, index) for index, _ in found]
     floor = _rules.of(owner).min_scale
     backend, lib = _backend_of(found[0][1])
 
@@ -145,6 +145,11 @@ def see_gradients(owner, scale, gradients, names=None):
     is_bad = lib.stack([lib.logical_not(lib.all(lib.isfinite(gradient))) for _, gradient in found])
     _call(backend, note, [scale, is_bad])
     return []
+
+
+def _name_of(variable, index):
+    """Keras 3 has paths; a ``tf.Variable`` that is trained by its optimizer has a name."""
+    return getattr(variable, "path", None) or getattr(variable, "name", None) or "variable number %d" % index
 
 
 def _is_bad_on_tensorflow(tf, gradient):

@@ -46,7 +46,7 @@ def _quotients(optimizer, gradients, variables, scale):
         return ops.divide(gradient, scale)
 
     quotients = [quotient(gradient, variable) for gradient, variable in zip(gradients, variables)]
-    _diagnosis.see_gradients(optimizer, scale, quotients, [variable.path for variable in variables])
+    _diagnosis.see_gradients(optimizer, scale, quotients, variables)
     return quotients
 
 
