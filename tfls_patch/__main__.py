@@ -118,6 +118,13 @@ def _import_quietly(package):
 
 
 def _run_command(options, parser):
+    command, is_module = _command_of(options, parser)
+    _apply_options(options, parser)
+    return (_run.module if is_module else _run.script)(command[0], command[1:])
+
+
+def _command_of(options, parser):
+    """Returns the script or module with its arguments, and whether it is a module."""
     command, name = options.run, options.command
     is_module = command[:1] == ["-m"]
     command = command[1:] if command[:1] in (["-m"], ["--"]) else command
@@ -125,38 +132,40 @@ def _run_command(options, parser):
         parser.error("%s: name a script, or -m and a module" % name)
     if command[0].startswith("-"):
         parser.error("%s: no such option: %s" % (name, command[0]))
+    return command, is_module
+
+
+def _apply_options(options, parser):
+    """Patches as the options say, for this process and for its children."""
     try:
         tfls_patch.apply(**{name: getattr(options, name) for name in Rule._fields})
     except ValueError as error:
-        parser.error("%s: %s" % (name, error))
+        parser.error("%s: %s" % (options.command, error))
     except tfls_patch.UnsupportedVersionError as error:
         sys.stderr.write("tfls_patch: %s\n" % error)
     _settings.export(_rules.settings())
-    return (_run.module if is_module else _run.script)(command[0], command[1:])
 
 
 def _diagnose_command(options, parser):
     """Exits as the script, or with 1 if it got stuck."""
     from tfls_patch import _at_floor, _diagnosis
 
+    command, is_module = _command_of(options, parser)  # misuse ends here, without a report
+    _apply_options(options, parser)
     diagnosis = _diagnosis.start()
-    is_misuse = True
+    status = 0
     try:
-        status = _run_command(options, parser)
-        is_misuse = status == 2 and not diagnosis.steps
+        status = (_run.module if is_module else _run.script)(command[0], command[1:])
+    except SystemExit as ending:
+        if ending.code not in (None, 0):
+            raise
     except Exception as error:
-        is_misuse = False
         if _at_floor.OPENING not in str(error):
             raise
-        status = 1
-    except (SystemExit, KeyboardInterrupt):
-        is_misuse = not diagnosis.steps
-        raise
     finally:
-        if not is_misuse:
-            sys.stdout.flush()
-            print(diagnosis, flush=True)
-    return status or int(diagnosis.stuck > 0)
+        sys.stdout.flush()
+        print(diagnosis, flush=True)
+    return status or int(diagnosis.stuck_in_a_row > 0)
 
 
 def _split_run(arguments):

@@ -72,8 +72,7 @@ def status():
 def set_bounds(optimizer, min_scale=None, max_scale=None):
     """Gives one loss scale bounds of its own, which win over those of `apply`: for a GAN with two optimizers.
 
-    They live and die with the object, and are no part of its config or of a checkpoint. ``copy.deepcopy`` keeps them,
-    except in Keras 3, which copies an optimizer by way of its saved form.
+    They live and die with the object, and are no part of its config or of a checkpoint. ``copy.deepcopy`` keeps them.
 
     Args:
         optimizer: A ``LossScaleOptimizer`` of any TensorFlow or Keras, ``MixedPrecisionLossScaleOptimizer``,
@@ -91,17 +90,19 @@ def set_bounds(optimizer, min_scale=None, max_scale=None):
 def stats(optimizer):
     """Returns what is known of one loss scale: where it is, and how many steps were skipped.
 
-    Steps are recorded when they are skipped, so those before the patch was in place are not among them. The record is
-    no part of a checkpoint or of the optimizer's variables. In TF1 call it inside ``with session.as_default():``.
+    Steps are recorded when they are skipped, so those before the patch was in place are not among them. In eager
+    execution and in TF1 graphs the record is always kept; in a ``tf.function`` (``model.fit``), and on JAX, it is kept
+    if `stats` was called for the optimizer before the function was traced, or if a policy is set by `at_floor` (on JAX
+    only then). It is no part of a checkpoint or of the optimizer's variables. In TF1 call `stats` inside
+    ``with session.as_default():``.
 
     Args:
         optimizer: What `set_bounds` takes.
 
     Returns:
         A `Stats`: ``scale``, ``skipped``, ``skipped_in_a_row``, ``skipped_at_floor``, ``lowest_scale`` and
-        ``highest_scale``, Python numbers. Where no record can be kept, all but the scale are None, and a
-        `TflsPatchWarning` says why: on the JAX backend without a policy at the floor, and for steps that XLA compiles
-        under a distribution strategy.
+        ``highest_scale``, Python numbers. Where no record is kept, all but the scale are None, and a `TflsPatchWarning`
+        says why.
 
     Raises:
         TypeError: `optimizer` has no dynamic loss scale.

@@ -15,7 +15,7 @@ import importlib
 import math
 import sys
 
-from tfls_patch import _rules, _xla
+from tfls_patch import _rules, _settings, _xla
 from tfls_patch._report import scale_text
 
 _GROWTH_OF_A_DIVERGING_LOSS = 1000.0
@@ -31,6 +31,7 @@ class Diagnosis(object):
         self.steps = 0
         self.skipped = 0
         self.stuck = 0  # skipped with the scale at the floor
+        self.stuck_in_a_row = 0  # of these, since the last step that was taken
         self.stuck_without_loss = 0  # of these, with a loss that was not finite
         self.scales = []
         self.first_loss = self.last_loss = None
@@ -50,11 +51,14 @@ class Diagnosis(object):
         scale, bad = float(scale), [name for name, bad in zip(names, is_bad) if bad]
         self.steps += 1
         self.scales.append(scale)
-        if bad:
+        if not bad:
+            self.stuck_in_a_row = 0
+        else:
             self.skipped += 1
             self.bad_gradients.update(bad)
             if scale <= floor:
                 self.stuck += 1
+                self.stuck_in_a_row += 1
                 self.stuck_without_loss += self._loss is not None and not math.isfinite(self._loss)
 
     def __str__(self):
@@ -76,6 +80,8 @@ class Diagnosis(object):
 
     def conclusion(self):
         """One paragraph: what is wrong, and what to do."""
+        if not self.steps and _settings.killed():
+            return "nothing was patched: TFLS_PATCH=0, the kill switch, is on."
         if not self.steps:
             hidden = (
                 "; XLA compiles them (jit_compile=True): compile without it to see them" if self.is_compiled else ""
@@ -83,6 +89,16 @@ class Diagnosis(object):
             return "no step with a dynamic loss scale was seen%s." % hidden
         if not self.stuck:
             return "not stuck: no step was skipped with the scale at its floor."
+        if not self.stuck_in_a_row:
+            return (
+                "not stuck: %d steps were skipped with the scale at its floor, and the training went on after them. If "
+                "such bursts are common, look at regrow_steps." % self.stuck
+            )
+        if self.last_loss is None and not self.stuck_without_loss:
+            return (
+                "the gradients are inf or NaN, and no loss has passed through scale_loss() or get_scaled_loss(): a "
+                "custom training loop has to call it."
+            )
         if self.stuck_without_loss * 2 > self.stuck:
             return (
                 "the forward pass. The loss is inf or NaN before it is scaled, and no loss scale can help. Let the "
@@ -90,7 +106,9 @@ class Diagnosis(object):
                 "over many elements), compute the loss in float32, and look for bad records in the data. If it began "
                 "with good steps, the weights may have diverged: lower the learning rate, or clip the gradients."
             )
-        if self.last_loss > _GROWTH_OF_A_DIVERGING_LOSS * max(self.first_loss, sys.float_info.min):
+        if self.last_loss is not None and self.last_loss > _GROWTH_OF_A_DIVERGING_LOSS * max(
+            self.first_loss, sys.float_info.min
+        ):
             return (
                 "the training diverges: the loss has grown from %.3g to %.3g. Lower the learning rate, warm it up, or "
                 "clip the gradients." % (self.first_loss, self.last_loss)

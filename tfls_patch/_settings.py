@@ -138,7 +138,7 @@ def _checked_policy(name, value):
         raise TypeError("%s must be %s, not %s" % (name, _KINDS[name].allowed, shown(value)))
     if value not in POLICIES:
         raise ValueError("%s must be %s, got %s" % (name, _KINDS[name].allowed, shown(value)))
-    return value
+    return str(value)
 
 
 def _ascii_lower(text):

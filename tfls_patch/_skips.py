@@ -17,7 +17,7 @@ Where it is kept depends on where the step runs, and is never a part of a checkp
 a TF1 ``Saver``:
 
 - TensorFlow: a row in a table of the runtime, found by its name from inside the branch of the skipped step. Nothing
-  is captured by the graph around it, and nothing has to be initialized.
+  is captured by the graph around it, and nothing has to be initialized. In a ``tf.function`` only on demand.
 - TensorFlow compiled by XLA, which has no tables: a variable of this module's own, one more input of the step.
 - Keras 3 on torch: plain numbers.
 - Keras 3 on JAX, where a step is a pure function: plain numbers that a callback updates, if there is a policy to
@@ -32,6 +32,7 @@ import sys
 import weakref
 
 from tfls_patch import _at_floor, _xla
+from tfls_patch._settings import SKIP
 
 Record = collections.namedtuple(
     "Record", ["skipped", "in_a_row", "at_floor", "at_floor_in_a_row", "lowest", "highest", "last_scale"]
@@ -40,6 +41,17 @@ Record = collections.namedtuple(
 #: What there is before the first skipped step. No scale equals the last one, so nothing goes on.
 EMPTY = Record(0.0, 0.0, 0.0, 0.0, float("inf"), 0.0, -1.0)
 
+Recorded = collections.namedtuple("Recorded", ["operations", "follow_policy"])
+Recorded.__doc__ = """What is left to do about a skipped step.
+
+Attributes:
+    operations: TensorFlow operations that must run before the scale is changed.
+    follow_policy: To be called when it is: warns or raises, or returns TensorFlow operations that do. The step is then
+        complete, whoever catches the error.
+"""
+
+_NOTHING = Recorded([], list)
+
 _TABLE = "tfls_patch_skipped_steps"
 
 _numbers = itertools.count(1)
@@ -47,10 +59,11 @@ _keys = weakref.WeakKeyDictionary()  # owner -> its row
 _variables = weakref.WeakKeyDictionary()  # owner -> its tf.Variable
 _plain = weakref.WeakKeyDictionary()  # owner -> its Record of plain numbers
 _without_record = weakref.WeakSet()
+_wanted = weakref.WeakSet()
 
 
 def record(owner, scale, good, new_scale, rule):
-    """Puts a skipped step on record, and follows the at-floor policy. To be called where the step is skipped.
+    """Puts a skipped step on record. To be called where the step is skipped, before its scale and counter are changed.
 
     Args:
         owner: The object with the loss scale.
@@ -60,19 +73,21 @@ def record(owner, scale, good, new_scale, rule):
         rule: A `Rule`.
 
     Returns:
-        What must run before the scale is changed: a list of TensorFlow operations, empty on other backends.
-
-    Raises:
-        LossScaleFloorError: at once, in eager execution, if the policy says so.
+        A `Recorded`.
     """
     backend = _backend_of(new_scale)
     if backend == "jax":
         _record_by_callback(owner, scale, good, new_scale, rule)
-        return []
+        return _NOTHING
     if backend != "tensorflow":
-        _record_numbers(owner, rule, scale, good, new_scale)
-        return []
+        count = _record_numbers(owner, rule, scale, good, new_scale)
+        return Recorded([], lambda: _at_floor.react_now(count, rule))
     return _record_on_tensorflow(owner, scale, good, new_scale, rule)
+
+
+def want(owner):
+    """Asks for a record of what is traced in a ``tf.function`` from now on."""
+    _wanted.add(owner)
 
 
 def read(owner, evaluate):
@@ -140,21 +155,35 @@ def _record_on_tensorflow(owner, scale, good, new_scale, rule):
 
     store = _store(tf, owner, rule)
     if store is None:
-        return []
+        return _NOTHING
     scale, new_scale = tf.cast(scale, tf.float64), tf.cast(new_scale, tf.float64)
     old = Record(*tf.unstack(store.read()))
     new = _after_skip(tf.compat.v2, old, scale, tf.convert_to_tensor(good), new_scale, rule.min_scale)
-    return [store.write(tf.stack(new))] + _at_floor.react(new.at_floor_in_a_row, rule)
+    return Recorded([store.write(tf.stack(new))], lambda: _at_floor.react(new.at_floor_in_a_row, rule))
 
 
 def _store(tf, owner, rule):
     """Where the record of `owner` is kept in the step that is being built; None if there is no place."""
+    if _is_in_function(tf):
+        # XLA may compile a trace later on, which it cannot with a table in it; and a SavedModel may be made of it,
+        # which cannot be with a variable of ours in it. So nothing is built into functions that nobody has asked for.
+        if rule.at_floor == SKIP and owner not in _wanted:
+            _without_record.add(owner)
+            return None
     if _xla.is_compiling():
         _at_floor.tell_what_xla_hides(rule)
         return _variable_of(tf, owner)
     if _xla.may_be_compiling():
         return _variable_of(tf, owner)
     return _Table(_key_of(owner))
+
+
+def _is_in_function(tf):
+    """Whether a ``tf.function`` is being traced; in a TF1 graph conditions are functions too, but of that graph."""
+    if tf.executing_eagerly():
+        return False
+    with tf.init_scope():
+        return tf.executing_eagerly()
 
 
 def _key_of(owner):
@@ -232,7 +261,7 @@ def _record_numbers(owner, rule, scale, good, new_scale):
     old = _plain.get(owner, EMPTY)
     new = Record(*map(float, _after_skip(numpy, old, scale, good, new_scale, rule.min_scale)))
     _plain[owner] = new
-    _at_floor.react_now(new.at_floor_in_a_row, rule)
+    return new.at_floor_in_a_row
 
 
 def _record_by_callback(owner, scale, good, new_scale, rule):
@@ -242,7 +271,7 @@ def _record_by_callback(owner, scale, good, new_scale, rule):
 
     def call(*numbers):
         if reference() is not None:
-            _record_numbers(reference(), rule, *numbers)
+            _at_floor.react_now(_record_numbers(reference(), rule, *numbers), rule)
 
     _plain.setdefault(owner, EMPTY)
     sys.modules["jax"].debug.callback(call, scale, good, new_scale)

@@ -28,6 +28,7 @@ All but `scale` are None where nothing is on record.
 def of(optimizer):
     """Returns the `Stats` of an optimizer or loss-scale object. See `tfls_patch.stats`."""
     owner = _owners.dynamic_scale_of(optimizer)
+    _skips.want(owner)
     scale, good = _owners.state_of(owner)
     evaluate = _evaluator(scale)
     scale, good = (float(evaluate("", lambda: variable)) for variable in (scale, good))
@@ -52,7 +53,11 @@ def _why_there_is_no_record(owner):
     if _skips.is_kept(owner):
         return ""
     if _skips.has_no_place(owner):
-        return "XLA compiles the step, and under a distribution strategy or in a TF1 graph it has no place for a record"
+        return (
+            "its step was traced (tf.function) before a record was asked for. Call tfls_patch.stats(optimizer) once "
+            "before the first step, or set at_floor to 'warn' or 'raise'. Under XLA with a distribution strategy there "
+            "is no place for one"
+        )
     if _backend() == "jax" and _rules.of(owner).at_floor == SKIP:
         return "on JAX a step is a pure function, and skipped steps are on record only with at_floor 'warn' or 'raise'"
     return ""

@@ -84,7 +84,8 @@ def test_importing_the_package_imports_nothing_heavy(fake):
 
 def test_the_kill_switch_is_logged_where_somebody_can_hear_it(fake):
     code = "import logging; logging.basicConfig(level=logging.INFO); import tfls_patch"
-    assert "TFLS_PATCH=0" in fake(code, TFLS_PATCH="0")[2]
+    # Without site, or an installed .pth file would have had it imported before anybody could listen.
+    assert "TFLS_PATCH=0" in fake(code, "-S", TFLS_PATCH="0")[2]
 
 
 @pytest.mark.parametrize("first, second", [("tfls_patch", "tensorflow"), ("tensorflow", "tfls_patch")])

@@ -27,6 +27,7 @@ def seen(*steps, **options):
         ([(1.0, 0.25, True)] * 2 + [(INF, 0.25, True)], "the backward pass"),
         ([(1.0, 0.5, False)] + [(5e3, 0.25, True)] * 5, "the training diverges"),
         ([(0.0, 0.5, False)] + [(0.0, 0.25, True)] * 5, "the backward pass"),
+        ([(1.0, 0.5, False)] + [(NAN, 0.25, True)] * 5 + [(1.0, 0.25, False)], "not stuck: 5 steps"),
     ],
 )
 def test_the_conclusion(steps, begins):
@@ -47,3 +48,14 @@ def test_compiled_steps_are_not_seen():
     diagnosis = Diagnosis()
     diagnosis.is_compiled = True
     assert "jit_compile" in diagnosis.conclusion()
+
+
+def test_a_loop_that_does_not_scale_its_loss_is_told_so():
+    diagnosis = Diagnosis()
+    diagnosis.note_gradients(0.25, ["kernel"], 0.25, [True])
+    assert "scale_loss()" in str(diagnosis)
+
+
+def test_the_kill_switch_is_named(monkeypatch):
+    monkeypatch.setenv("TFLS_PATCH", "0")
+    assert "kill switch" in Diagnosis().conclusion()

@@ -41,8 +41,11 @@ def _replace_update(original, module):
             due = scaling.is_last_of(lib, self._num_bad_steps, self._decr_every_n_nan_or_inf)
             scale = tf.identity(self._loss_scale)
             new_scale = lib.where(due, scaling.bounded(lib, scale * self._decr_ratio, rule), scale)
-            with tf.control_dependencies(_skips.record(self, scale, self._num_good_steps, new_scale, rule)):
-                return tf1.cond(due, lambda: change_to(new_scale), count_bad)
+            recorded = _skips.record(self, scale, self._num_good_steps, new_scale, rule)
+            with tf.control_dependencies(recorded.operations):
+                changed = tf1.cond(due, lambda: change_to(new_scale), count_bad)
+            with tf.control_dependencies([changed]):
+                return tf.group(changed, recorded.follow_policy())
 
         return tf1.cond(finite_grads, take_step, skip_step)
 

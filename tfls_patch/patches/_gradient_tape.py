@@ -14,7 +14,7 @@ back in place of gradients.
 
 import functools
 
-from tfls_patch import _float16, _rules
+from tfls_patch import _diagnosis, _float16, _rules
 from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
@@ -70,6 +70,7 @@ def _scaled_gradients(module, tape, scale, target, sources, output_gradients, un
     import tensorflow as tf
 
     def scaled(tensor):
+        tensor = _diagnosis.see_loss(tensor)
         if _float16.is_float16(tensor):
             return _float16.product(tf, tensor, scale)
         return tensor * tf.cast(scale, tensor.dtype)

@@ -153,9 +153,10 @@ def _replace_stateful_non_finite(original, module):
     @functools.wraps(original)
     def _stateful_handle_non_finite_grads(self):
         scale = _ops().convert_to_tensor(self.dynamic_scale)
-        new_scale = _after_overflow(self, scale, self.step_counter)
+        new_scale, recorded = _after_overflow(self, scale, self.step_counter)
         self.dynamic_scale.assign(new_scale)
         self.step_counter.assign(0)
+        recorded.follow_policy()
 
     return _stateful_handle_non_finite_grads
 
@@ -186,18 +187,18 @@ def _replace_stateless_non_finite(original, module):
     def _stateless_handle_non_finite_grads(self, optimizer_variables, trainable_variables):
         scale = optimizer_variables[_position(self, self.dynamic_scale)]
         good = optimizer_variables[_position(self, self.step_counter)]
-        new_scale = _after_overflow(self, scale, good)
+        new_scale, recorded = _after_overflow(self, scale, good)
+        recorded.follow_policy()
         return trainable_variables, _with_state(self, optimizer_variables, new_scale, _ops().zeros_like(good))
 
     return _stateless_handle_non_finite_grads
 
 
 def _after_overflow(optimizer, scale, good):
-    """The scale after a skipped step, which is put on record."""
+    """The scale after a skipped step, and what is left to do about that."""
     rule = _rules.of(optimizer)
     new_scale = scaling.after_overflow(_ops(), scale, _MULTIPLIER, rule)
-    _skips.record(optimizer, scale, good, new_scale, rule)
-    return new_scale
+    return new_scale, _skips.record(optimizer, scale, good, new_scale, rule)
 
 
 def _position(optimizer, variable):

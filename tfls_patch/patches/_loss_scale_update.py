@@ -69,8 +69,11 @@ def _replace_update(names, vote, original, module):
         def skip_step():
             before = tf.convert_to_tensor(scale)
             after = scaling.after_overflow(lib, before, multiplier, rule)
-            with tf.control_dependencies(_skips.record(self, before, good, after, rule)):
-                return change_to(after)
+            recorded = _skips.record(self, before, good, after, rule)
+            with tf.control_dependencies(recorded.operations):
+                changed = change_to(after)
+            with tf.control_dependencies([changed]):
+                return tf.group(changed, recorded.follow_policy())
 
         return tf1.cond(finite, take_step, skip_step), finite
 

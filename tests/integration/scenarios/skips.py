@@ -27,6 +27,13 @@ def stats_of(surface):
     return tfls_patch.stats(thing)
 
 
+def made(make, initial, interval):
+    """Makes a surface whose record is asked for before its step is traced."""
+    surface = make(initial, interval)
+    stats_of(surface)
+    return surface
+
+
 def expect(name, surface, **expected):
     found = stats_of(surface)
     assert all(type(value) in (int, float) for value in found), (name, found)
@@ -36,7 +43,7 @@ def expect(name, surface, **expected):
 
 def check_record(name, make):
     apply(min_scale=0.25)
-    surface = make(2.0, 3)
+    surface = made(make, 2.0, 3)
     expect(name, surface, scale=2.0, skipped=0, skipped_in_a_row=0, skipped_at_floor=0)
     expect(name, surface, lowest_scale=2.0, highest_scale=2.0)
     for m in [INF, NAN]:  # 1, 0.5
@@ -64,9 +71,24 @@ def check_record(name, make):
     expect(name, surface, scale=0.25, skipped=9, highest_scale=8.0)
 
 
+def check_nothing_is_built_unasked(name, make):
+    """In a function nobody has asked for, there is no record, and that is said; a SavedModel could be made of it."""
+    if not name.endswith("function"):
+        return
+    apply(min_scale=0.25)
+    surface = make(2.0, 3)
+    surface.step(INF)
+    ops = surfaces.node_counts(surface.graph_defs())[1]
+    assert not any("HashTable" in op for op in ops), (name, ops)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert stats_of(surface) == (1.0, None, None, None, None, None), name
+    assert len(caught) == 1 and "once before the first step" in str(caught[0].message), name
+
+
 def check_bounds_of_its_own(name, make):
     apply(min_scale=2.0**-14)
-    surface = make(1.0, 3)
+    surface = made(make, 1.0, 3)
     tfls_patch.set_bounds(getattr(surface, "optimizer", surface.owner), min_scale=0.5)
     surface = make_again(surface)
     for m in [INF] * 3:
@@ -107,15 +129,22 @@ def check_raise(name, make):
     for part in ("0.25", " 2 steps in a row", "forward pass", "float32", "never cleared", "learning rate", "diagnose"):
         assert part in text, (name, part, text)
     assert surface.state() == (0.25, 0, 1.0 - surfaces.RATE), (name, surface.state())
+    surface.step(1.0)
+    assert attempt(surface, INF) == "" and attempt(surface, INF), name
+    expect(name, surface, skipped_in_a_row=2)
     assert attempt(surface, INF), "it goes on as long as it is stuck"
     assert attempt(surface, 1.0) == "", "a good batch is taken"
-    assert surface.state()[1:] == (1, 1.0 - 2 * surfaces.RATE), (name, surface.state())
+    assert surface.state()[1:] == (1, 1.0 - 3 * surfaces.RATE), (name, surface.state())
 
 
 def check_patience_of_one(name, make):
     apply(min_scale=0.25, at_floor="raise", patience=1)
     surface = make(0.5, 3)
     assert attempt(surface, INF) == "" and attempt(surface, INF), name
+    for m in [1.0, 1.0]:
+        surface.step(m)
+    surface.set_scale(0.1)  # below the floor: the step that raises brings it back, and sets the counter to 0
+    assert attempt(surface, INF) and surface.state()[:2] == (0.25, 0), (name, surface.state())
 
 
 def check_warn(name, make, said):
@@ -131,7 +160,7 @@ def check_warn(name, make, said):
 
 def check_skip(name, make, said):
     apply(min_scale=0.25)
-    surface = make(0.25, 3)
+    surface = made(make, 0.25, 3)
     said()
     for m in [INF] * 120:
         surface.step(m)
@@ -187,6 +216,7 @@ def main(mode):
         warnings.simplefilter("always")
         for name, make in found:
             check_record(name, make)
+            check_nothing_is_built_unasked(name, make)
             check_bounds_of_its_own(name, make)
             check_raise(name, make)
             check_patience_of_one(name, make)

@@ -51,6 +51,7 @@ def check_fit():
     x[10:30] = NAN
     apply(min_scale=2.0**10)
     model = keras_model()
+    tfls_patch.stats(model.optimizer)  # asks for the record
     model.fit(x, y, batch_size=1, epochs=1, shuffle=False, verbose=0)
     stats = tfls_patch.stats(model.optimizer)
     assert stats == (2.0**10, 20, 0, 15, 2.0**10, 2.0**15), stats
@@ -74,6 +75,7 @@ def check_two_optimizers_in_one_step():
     one, other = (surfaces.surfaces("eager")[name](2.0, 2000) for _ in range(2))
     tfls_patch.set_bounds(one.optimizer, min_scale=0.5)
     tfls_patch.set_bounds(other.optimizer, min_scale=2.0**-3)
+    assert tfls_patch.stats(one.optimizer).skipped == tfls_patch.stats(other.optimizer).skipped == 0
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
     def step(m):
@@ -121,6 +123,7 @@ def check_checkpoint():
         return
     apply(min_scale=0.5)
     surface = surfaces.surfaces("eager")[("keras 3" if KERAS_3 else "keras") + " function"](2.0, 2000)
+    assert tfls_patch.stats(surface.optimizer).skipped == 0
     surface.step(1.0)  # makes what stock makes late
     variables = surface.optimizer.variables
     before = len(variables() if callable(variables) else variables)
