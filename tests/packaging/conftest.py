@@ -9,6 +9,9 @@ from requirements_page import Recorder
 
 Distributions = namedtuple("Distributions", ["sdist", "wheel"])
 
+# The oldest pip; a TensorFlow that pins wrapt and much else to one minor version; the newest of all.
+REPRESENTATIVE = {("1.14", "pip"), ("2.4", "uv"), ("2.22rc", "pip")}
+
 
 def pytest_addoption(parser):
     parser.addoption("--bare-root", metavar="FOLDER", help="the root file system for test_containers.py; takes root")
@@ -20,6 +23,15 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--record-requirements"):
         config.pluginmanager.register(Recorder())
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items):
+    """Mark what test_requirements.py does on the other rows: each takes a minute."""
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        if "row" in given and (given["row"].tf, given["tool"]) not in REPRESENTATIVE:
+            item.add_marker(pytest.mark.every_row)
 
 
 @pytest.fixture(scope="session")

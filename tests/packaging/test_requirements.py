@@ -1,20 +1,20 @@
 """``tfls-patch==X.Y.Z`` beside any TensorFlow pin: it installs in every order, and moves nothing of TensorFlow's.
 
 Each row of the matrix is installed for real, by the pip that its Python comes with and by uv, and compared with the
-same TensorFlow installed alone. A few rows run in the session ``packaging``; the session ``requirements`` runs all of
-them and writes ``docs/requirements.md``.
+same TensorFlow installed alone. A few of them run in the session ``packaging`` (see conftest.py); the session
+``requirements`` runs all and writes ``docs/requirements.md``.
 """
 
 import hashlib
+import os
 import shutil
+import tempfile
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
 from environments import Site, clean_environ, matrix, run, uv
-
-# The oldest pip, a row that pins wrapt and much else to one minor version, and the newest of all.
-REPRESENTATIVE = ["1.14", "2.4", "2.22rc"]
 
 # What may come along with our package. The last two are what old versions of packaging need.
 COMPANIONS = {"tfls-patch", "packaging", "pyparsing", "six"}
@@ -29,24 +29,22 @@ assert DynamicLossScale.update.__globals__["__name__"].startswith("tfls_patch"),
 Stock = namedtuple("Stock", ["site", "frozen", "complaints"])
 
 
-def _rows():
-    for row in matrix.ROWS:
-        marks = [] if row.tf in REPRESENTATIVE else [pytest.mark.every_row]
-        yield pytest.param(row, id=row.tf, marks=marks)
-
-
-@pytest.fixture(scope="module", params=_rows())
+@pytest.fixture(scope="module", params=matrix.ROWS, ids=lambda row: row.tf)
 def row(request):
     """A row of the matrix."""
     return request.param
 
 
 @pytest.fixture(scope="module")
-def shelf(row, tmp_path_factory):
-    """A folder for all environments of a row, with the downloads that they share; TensorFlow is fetched once."""
-    folder = tmp_path_factory.mktemp("row")
-    yield folder
-    shutil.rmtree(str(folder))
+def shelf(row):
+    """A folder for all environments of a row, with the downloads that they share; TensorFlow is fetched once.
+
+    In memory if there is room: a TensorFlow has more than ten thousand files, and most of the time is for them.
+    """
+    memory = "/dev/shm"
+    roomy = os.path.isdir(memory) and shutil.disk_usage(memory).free > 8e9
+    with tempfile.TemporaryDirectory(prefix="requirements_", dir=memory if roomy else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module", params=["pip", "uv"])
