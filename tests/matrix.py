@@ -77,6 +77,11 @@ def row(tf: str) -> Row:
     return {each.tf: each for each in ROWS}[tf]
 
 
+def is_first_with_its_python(tf: str) -> bool:
+    """Whether no row before that one has its Python: what depends on Python alone is tested there."""
+    return next(each.tf for each in ROWS if each.python == row(tf).python) == tf
+
+
 def find_interpreter(version: str) -> Optional[str]:
     """Find a Python of that minor version on this machine.
 
