@@ -70,7 +70,12 @@ if VERSION >= (2, 5):
         surface = make(4.0, 2)
         plain = tf.function(surface._train, input_signature=[tf.TensorSpec([], tf.float32)])
         plain(tf.constant(INF))
-        tf.function(lambda m: plain(m), jit_compile=True)(tf.constant(INF))
+
+        @tf.function(jit_compile=True)
+        def compiled(m):
+            plain(m)
+
+        compiled(tf.constant(INF))
         assert surface.state()[0] == 1.0, (name, surface.state())
 
 # Under a strategy there is no place for the record, and that is said.
