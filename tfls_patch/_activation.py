@@ -8,7 +8,7 @@ import importlib
 import sys
 from _thread import RLock, get_ident  # threading itself takes longer to import than this package
 
-from tfls_patch._registry import LEAVES, TOP_LEVEL
+from tfls_patch._registry import LEAVES, TOP_LEVEL, load_all
 
 #: Guards the registration. Never taken by code that holds the patcher's lock: wrapt calls hooks under one of its own.
 _lock = RLock()
@@ -102,10 +102,14 @@ class Refusal(object):
 def wait(is_wanted, on_leaf, on_failure):
     """Has `on_leaf` called for each leaf module when it is imported. Loaded ones are the caller's own business.
 
+    wrapt up to 1.14 calls it under a lock that its finder takes too, and Python up to 3.12 asks finders under the
+    global import lock. So while another thread imports anything at all, an import in `on_leaf` would wait for ever:
+    what it needs is loaded before the hooks are registered.
+
     Args:
         is_wanted: Called when a watched package is about to be imported; False leaves the import alone.
         on_leaf: Called with a module that has just been executed. What it raises breaks the import.
-        on_failure: Called with the exception if the hooks cannot be registered (wrapt is missing or broken).
+        on_failure: Called with the exception if that cannot be done (wrapt or packaging is missing or broken).
     """
 
     def register():
@@ -145,6 +149,8 @@ def _register_hooks(on_leaf, on_failure):
             return
         try:
             from wrapt import register_post_import_hook
+
+            load_all()
         except Exception as error:
             return on_failure(error)
         for leaf in LEAVES:

@@ -48,6 +48,8 @@ LEAVES = collections.OrderedDict(
 #: Importing any of these is what `_activation` waits for.
 TOP_LEVEL = ("tensorflow", "keras", "tf_keras")
 
+_targets = {}  # patch module -> its TARGETS, once it is loaded
+
 #: Where each package says its version from its first moment on; the top-level ``__version__`` comes last of all.
 _VERSION_PLACES = {
     "tensorflow": ("tensorflow.python.framework.versions", "VERSION"),
@@ -132,4 +134,22 @@ def supported(package):
 
 def targets_of(row):
     """Returns the ``TARGETS`` of a row's patch module: leaf module name -> list of `Target`."""
-    return importlib.import_module("tfls_patch.patches." + row.module).TARGETS
+    if row.module not in _targets:  # before Python 3.10 import_module takes Python's global lock for loaded ones too
+        _targets[row.module] = importlib.import_module("tfls_patch.patches." + row.module).TARGETS
+    return _targets[row.module]
+
+
+def load_all():
+    """Imports whatever patching any of the versions takes, so that an import hook can do without imports."""
+    import linecache  # noqa: F401  (what a warning is printed with)
+    import re  # noqa: F401
+
+    import packaging.specifiers  # noqa: F401
+    import packaging.version  # noqa: F401
+
+    import tfls_patch._shape  # noqa: F401
+
+    if sys.version_info >= (3, 8):
+        import importlib.metadata  # noqa: F401
+    for row in TABLE:
+        targets_of(row)

@@ -72,6 +72,37 @@ elif order == "reverted before":
     touch_keras()
     assert not tfls_patch.status().patched
     tfls_patch.apply()
+elif order == "hooks import nothing":
+    # An import in a hook can wait for ever for another thread that imports, under wrapt up to 1.14.
+    import importlib._bootstrap as machinery
+
+    import tfls_patch
+    from tfls_patch._patcher import PATCHER
+
+    searches, inside = [], []
+    find_and_load, on_leaf = machinery._find_and_load, PATCHER._on_leaf
+
+    def noting_find_and_load(name, *arguments):
+        searches.extend((name, leaf) for leaf in inside)
+        return find_and_load(name, *arguments)
+
+    def noting_on_leaf(module):
+        inside.append(module.__name__)
+        on_leaf(module)
+        assert inside.pop() == module.__name__
+
+    machinery._find_and_load = noting_find_and_load
+    tfls_patch.revert()
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "TripWire" not in str(type(finder))]
+    PATCHER._on_leaf = noting_on_leaf
+    tfls_patch.apply()
+    touch_keras()
+    assert not searches, searches
+    inside.append("what an import looks like")
+    import tfls_patch.doctor  # noqa: F401
+
+    assert [name for name, _ in searches][:1] == ["tfls_patch.doctor"], searches
+    inside.clear()
 elif order == "threads":
     # Two threads apply and revert while a third imports: the end is consistent, and nothing hangs or breaks.
     import tfls_patch

@@ -125,15 +125,20 @@ def check_checkpoint():
     surface = surfaces.surfaces("eager")[("keras 3" if KERAS_3 else "keras") + " function"](2.0, 2000)
     assert tfls_patch.stats(surface.optimizer).skipped == 0
     surface.step(1.0)  # makes what stock makes late
-    variables = surface.optimizer.variables
-    before = len(variables() if callable(variables) else variables)
+    before = count_of_variables(surface.optimizer)
     surface.step(INF)
     assert tfls_patch.stats(surface.optimizer).skipped == 1
-    variables = surface.optimizer.variables
-    assert len(variables() if callable(variables) else variables) == before
+    assert count_of_variables(surface.optimizer) == before
     path = tf.train.Checkpoint(optimizer=surface.optimizer).save("./skips")
     names = [name for name, _ in tf.train.list_variables(path)]
     assert not any("tfls" in name or "skip" in name for name in names), names
+
+
+def count_of_variables(optimizer):
+    if VERSION[:2] == (2, 11):  # its wrapper fails when asked, stock too
+        optimizer = optimizer.inner_optimizer
+    variables = optimizer.variables
+    return len(variables() if callable(variables) else variables)
 
 
 def check_in_a_trace():
