@@ -165,7 +165,7 @@ def _diagnose_command(options, parser):
     finally:
         sys.stdout.flush()
         print(diagnosis, flush=True)
-    return status or int(diagnosis.stuck_in_a_row > 0)
+    return status or int(diagnosis.is_stuck())
 
 
 def _split_run(arguments):

@@ -91,9 +91,9 @@ def stats(optimizer):
     """Returns what is known of one loss scale: where it is, and how many steps were skipped.
 
     Steps are recorded when they are skipped, so those before the patch was in place are not among them. In eager
-    execution and in TF1 graphs the record is always kept; in a ``tf.function`` (``model.fit``), and on JAX, it is kept
-    if `stats` was called for the optimizer before the function was traced, or if a policy is set by `at_floor` (on JAX
-    only then). It is no part of a checkpoint or of the optimizer's variables. In TF1 call `stats` inside
+    execution, in ``model.fit`` and in TF1 graphs the record is always kept; in a ``tf.function`` of your own it is kept
+    if `stats` was called for the optimizer before the function was traced, or if a policy is set by `at_floor`; on JAX
+    only in the latter case. It is no part of a checkpoint or of the optimizer's variables. In TF1 call `stats` inside
     ``with session.as_default():``.
 
     Args:

@@ -11,11 +11,13 @@ The conclusion is drawn from the steps that were skipped with the scale at its f
 """
 
 import collections
+import functools
 import importlib
 import math
 import sys
+import weakref
 
-from tfls_patch import _rules, _settings, _xla
+from tfls_patch import _owners, _rules, _settings, _xla
 from tfls_patch._report import scale_text
 
 _GROWTH_OF_A_DIVERGING_LOSS = 1000.0
@@ -25,7 +27,57 @@ _current = None
 
 
 class Diagnosis(object):
-    """What was seen."""
+    """What was seen: a `Training` for each loss scale, in the order in which their first steps were seen."""
+
+    def __init__(self):
+        self.is_compiled = False
+        self._trainings = weakref.WeakKeyDictionary()  # owner of the loss scale -> its Training
+        self._seen = []  # those with steps
+        self._unclaimed_loss = None
+
+    def note_loss(self, owner, loss):
+        """Called with the largest absolute value in a loss that is about to be scaled, by the owner's scale if given."""
+        if owner is None:
+            self._unclaimed_loss = float(loss)
+        else:
+            self._training(owner).note_loss(float(loss))
+
+    def note_gradients(self, owner, floor, names, scale, is_bad):
+        """Called with the scale of a step, and for each gradient whether it is not finite."""
+        training = self._training(owner)
+        if training not in self._seen:
+            self._seen.append(training)
+        if self._unclaimed_loss is not None:
+            training.note_loss(self._unclaimed_loss)
+            self._unclaimed_loss = None
+        training.note_gradients(floor, names, scale, is_bad)
+
+    def is_stuck(self):
+        """Whether any training was stuck in the end."""
+        return any(training.stuck_in_a_row for training in self._seen)
+
+    def __str__(self):
+        title = "tfls_patch diagnose: "
+        if not self._seen:
+            return title + "0 steps seen\n=> " + self._why_nothing_was_seen()
+        if len(self._seen) == 1:
+            return title + str(self._seen[0])
+        texts = [title + "%d loss scales seen" % len(self._seen)]
+        texts += ["loss scale %d: %s" % numbered for numbered in enumerate(self._seen, 1)]
+        return "\n".join(texts)
+
+    def _training(self, owner):
+        return self._trainings.setdefault(owner, Training())
+
+    def _why_nothing_was_seen(self):
+        if _settings.killed():
+            return "nothing was patched: TFLS_PATCH=0, the kill switch, is on."
+        hidden = "; XLA compiles them (jit_compile=True): compile without it to see them" if self.is_compiled else ""
+        return "no step with a dynamic loss scale was seen%s." % hidden
+
+
+class Training(object):
+    """What was seen of one loss scale."""
 
     def __init__(self):
         self.steps = 0
@@ -36,18 +88,15 @@ class Diagnosis(object):
         self.scales = []
         self.first_loss = self.last_loss = None
         self.bad_gradients = collections.Counter()
-        self.is_compiled = False
         self._loss = None
 
     def note_loss(self, loss):
-        """Called with the largest absolute value in a loss that is about to be scaled."""
-        self._loss = float(loss)
-        if math.isfinite(self._loss):
-            self.first_loss = self._loss if self.first_loss is None else self.first_loss
-            self.last_loss = self._loss
+        self._loss = loss
+        if math.isfinite(loss):
+            self.first_loss = loss if self.first_loss is None else self.first_loss
+            self.last_loss = loss
 
     def note_gradients(self, floor, names, scale, is_bad):
-        """Called with the scale of a step, and for each gradient whether it is not finite."""
         scale, bad = float(scale), [name for name, bad in zip(names, is_bad) if bad]
         self.steps += 1
         self.scales.append(scale)
@@ -62,14 +111,11 @@ class Diagnosis(object):
                 self.stuck_without_loss += self._loss is not None and not math.isfinite(self._loss)
 
     def __str__(self):
-        lines = ["tfls_patch diagnose: %d steps seen, %d of them skipped" % (self.steps, self.skipped)]
-        if self.scales:
-            shown = tuple(map(scale_text, (self.scales[0], self.scales[-1], min(self.scales))))
-            lines.append("  loss scale     %s at first, %s at last, %s at the lowest" % shown)
-            counts = (self.stuck, self.stuck_without_loss)
-            lines.append(
-                "  at the floor   %d skipped, %d of these with a loss that is not finite before scaling" % counts
-            )
+        lines = ["%d steps seen, %d of them skipped" % (self.steps, self.skipped)]
+        shown = tuple(map(scale_text, (self.scales[0], self.scales[-1], min(self.scales))))
+        lines.append("  loss scale     %s at first, %s at last, %s at the lowest" % shown)
+        counts = (self.stuck, self.stuck_without_loss)
+        lines.append("  at the floor   %d skipped, %d of these with a loss that is not finite before scaling" % counts)
         if self.first_loss is not None:
             lines.append(
                 "  loss           %.6g at first, %.6g at last; finite ones" % (self.first_loss, self.last_loss)
@@ -80,13 +126,6 @@ class Diagnosis(object):
 
     def conclusion(self):
         """One paragraph: what is wrong, and what to do."""
-        if not self.steps and _settings.killed():
-            return "nothing was patched: TFLS_PATCH=0, the kill switch, is on."
-        if not self.steps:
-            hidden = (
-                "; XLA compiles them (jit_compile=True): compile without it to see them" if self.is_compiled else ""
-            )
-            return "no step with a dynamic loss scale was seen%s." % hidden
         if not self.stuck:
             return "not stuck: no step was skipped with the scale at its floor."
         if not self.stuck_in_a_row:
@@ -128,17 +167,24 @@ def start():
     return _current
 
 
-def see_loss(loss):
-    """Notes a loss on its way to be scaled; returns it."""
+def see_loss(loss, optimizer=None):
+    """Notes a loss on its way to be scaled; returns it.
+
+    Args:
+        loss: A tensor.
+        optimizer: The one whose loss it is; None if that is not known.
+    """
     diagnosis = _current
     if diagnosis is None:
         return loss
+    owner = _owners.find_in(optimizer)
     backend, lib = _backend_of(loss)
+    note = functools.partial(diagnosis.note_loss, owner)
     if backend == "tensorflow":
         largest = lib.reduce_max(lib.abs(lib.cast(loss, "float32")))
-        with lib.control_dependencies(_call_from_tensorflow(diagnosis, diagnosis.note_loss, [largest])):
+        with lib.control_dependencies(_call_from_tensorflow(diagnosis, note, [largest])):
             return lib.identity(loss)
-    _call(backend, diagnosis.note_loss, [lib.max(lib.abs(lib.cast(loss, "float32")))])
+    _call(backend, note, [lib.max(lib.abs(lib.cast(loss, "float32")))])
     return loss
 
 
@@ -153,10 +199,7 @@ def see_gradients(owner, scale, gradients, variables=None):
     names = [_name_of(variables[index] if variables else None, index) for index, _ in found]
     floor = _rules.of(owner).min_scale
     backend, lib = _backend_of(found[0][1])
-
-    def note(scale, is_bad):
-        diagnosis.note_gradients(floor, names, scale, is_bad)
-
+    note = functools.partial(diagnosis.note_gradients, owner, floor, names)
     if backend == "tensorflow":
         is_bad = lib.stack([_is_bad_on_tensorflow(lib, gradient) for _, gradient in found])
         return _call_from_tensorflow(diagnosis, note, [lib.cast(scale, "float32"), is_bad])

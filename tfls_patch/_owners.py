@@ -21,14 +21,22 @@ def dynamic_scale_of(thing):
     Raises:
         TypeError: it has no dynamic loss scale.
     """
-    for candidate in [thing] + [_attribute(thing, name) for name in _HOLDERS]:
-        if _is_dynamic(candidate):
-            return candidate
+    found = find_in(thing)
+    if found is not None:
+        return found
     raise TypeError(
         "optimizer must be a loss-scale optimizer or a dynamic loss scale (LossScaleOptimizer, "
         "MixedPrecisionLossScaleOptimizer, DynamicLossScale, ExponentialUpdateLossScaleManager), not %s; "
         "a fixed loss scale has no bounds" % type(thing).__name__
     )
+
+
+def find_in(thing):
+    """The same, but returns None where there is none."""
+    for candidate in [thing] + [_attribute(thing, name) for name in _HOLDERS]:
+        if _is_dynamic(candidate):
+            return candidate
+    return None
 
 
 def _is_dynamic(candidate):

@@ -17,7 +17,8 @@ Where it is kept depends on where the step runs, and is never a part of a checkp
 a TF1 ``Saver``:
 
 - TensorFlow: a row in a table of the runtime, found by its name from inside the branch of the skipped step. Nothing
-  is captured by the graph around it, and nothing has to be initialized. In a ``tf.function`` only on demand.
+  is captured by the graph around it, and nothing has to be initialized. In a ``tf.function`` of the user's own only on
+  demand.
 - TensorFlow compiled by XLA, which has no tables: a variable of this module's own, one more input of the step.
 - Keras 3 on torch: plain numbers.
 - Keras 3 on JAX, where a step is a pure function: plain numbers that a callback updates, if there is a policy to
@@ -53,6 +54,16 @@ Attributes:
 _NOTHING = Recorded([], list)
 
 _TABLE = "tfls_patch_skipped_steps"
+
+#: The modules of Keras with the training loop, through the versions.
+_TRAINERS = (
+    "tensorflow.python.keras.engine.training",
+    "keras.engine.training",
+    "keras.src.engine.training",
+    "tf_keras.src.engine.training",
+    "keras.src.backend.tensorflow.trainer",
+)
+_TRAINING_METHODS = ("fit", "train_on_batch")
 
 _numbers = itertools.count(1)
 _keys = weakref.WeakKeyDictionary()  # owner -> its row
@@ -164,12 +175,11 @@ def _record_on_tensorflow(owner, scale, good, new_scale, rule):
 
 def _store(tf, owner, rule):
     """Where the record of `owner` is kept in the step that is being built; None if there is no place."""
-    if _is_in_function(tf):
+    if _is_in_function(tf) and not (rule.at_floor != SKIP or owner in _wanted or _is_in_fit(tf)):
         # XLA may compile a trace later on, which it cannot with a table in it; and a SavedModel may be made of it,
         # which cannot be with a variable of ours in it. So nothing is built into functions that nobody has asked for.
-        if rule.at_floor == SKIP and owner not in _wanted:
-            _without_record.add(owner)
-            return None
+        _without_record.add(owner)
+        return None
     if _xla.is_compiling():
         _at_floor.tell_what_xla_hides(rule)
         return _variable_of(tf, owner)
@@ -184,6 +194,22 @@ def _is_in_function(tf):
         return False
     with tf.init_scope():
         return tf.executing_eagerly()
+
+
+def _is_in_fit(tf):
+    """Whether Keras's own training loop is tracing, on the devices of this process.
+
+    It alone runs what it traces: that is never compiled in another function, nor made a SavedModel of.
+    """
+    local = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy)
+    if tf.distribute.has_strategy() and not isinstance(tf.distribute.get_strategy(), local):
+        return False
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name in _TRAINING_METHODS and frame.f_globals.get("__name__") in _TRAINERS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _key_of(owner):

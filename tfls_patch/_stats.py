@@ -18,8 +18,8 @@ Attributes:
     skipped: How many steps were skipped, int.
     skipped_in_a_row: How many of them since the last step that was taken, int; 0 if the last step was taken.
     skipped_at_floor: How many were skipped with the scale at its floor, int.
-    lowest_scale: The lowest scale since the first step, float.
-    highest_scale: The highest, float.
+    lowest_scale: The lowest scale that a skipped step has led to, or the scale now, float.
+    highest_scale: The highest scale that a step was skipped at, or the scale now, float.
 
 All but `scale` are None where nothing is on record.
 """

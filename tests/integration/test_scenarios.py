@@ -197,6 +197,43 @@ def test_diagnose_says_why_a_training_is_stuck(python, tmp_path, legacy, what, s
     assert seen[what] in finished.stdout, finished.stdout
 
 
+_TRAIN_TWO = """
+import tensorflow as tf
+is_keras_3 = not hasattr(tf.keras.mixed_precision, "LossScaleOptimizer")
+wrap = (tf.keras.optimizers if is_keras_3 else tf.keras.mixed_precision).LossScaleOptimizer
+optimizers = [wrap(tf.keras.optimizers.SGD(0.1)) for _ in range(2)]
+weights = [tf.keras.Variable(1.0) if is_keras_3 else tf.Variable(1.0) for _ in range(2)]
+for optimizer, weight in zip(optimizers, weights):
+    optimizer.build([weight])
+
+@tf.function
+def step(factors):
+    for optimizer, weight, factor in zip(optimizers, weights, factors):
+        with tf.GradientTape() as tape:
+            loss = weight * factor
+            scaled = optimizer.scale_loss(loss) if is_keras_3 else optimizer.get_scaled_loss(loss)
+        gradient = tape.gradient(scaled, weight.value if is_keras_3 else weight)
+        if is_keras_3:
+            optimizer.apply([gradient], [weight])
+        else:
+            optimizer.apply_gradients([(optimizer.get_unscaled_gradients([gradient])[0], weight)])
+
+for _ in range(40):
+    step((tf.constant(float("nan")), tf.constant(1.0)))
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("legacy", [None, "1"])
+def test_diagnose_tells_two_optimizers_apart(python, tmp_path, legacy):
+    (tmp_path / "train.py").write_text(_TRAIN_TWO)
+    finished = python("-m", "tfls_patch", "diagnose", "train.py", TF_USE_LEGACY_KERAS=legacy)
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    bad, good = finished.stdout.split("loss scale 2: ")
+    assert "40 steps seen, 40 of them" in bad and "=> the forward pass" in bad, bad
+    assert good.startswith("40 steps seen, 0 of them") and "=> not stuck" in good, good
+
+
 @pytest.mark.once
 def test_run_runs_an_unmodified_script_patched(python, tmp_path):
     (tmp_path / "scripts").mkdir()

@@ -11,9 +11,16 @@ def seen(*steps, **options):
     """Makes a diagnosis of ``(loss, scale, is a gradient bad)``."""
     diagnosis = Diagnosis()
     for loss, scale, is_bad in steps:
-        diagnosis.note_loss(loss)
-        diagnosis.note_gradients(options.get("floor", 0.25), ["kernel", "bias"], scale, [is_bad, False])
+        diagnosis.note_loss(OWNER, loss)
+        diagnosis.note_gradients(OWNER, options.get("floor", 0.25), ["kernel", "bias"], scale, [is_bad, False])
     return diagnosis
+
+
+class Owner(object):
+    """Stands for what holds a loss scale."""
+
+
+OWNER, OTHER = Owner(), Owner()
 
 
 @pytest.mark.parametrize(
@@ -32,8 +39,8 @@ def seen(*steps, **options):
 )
 def test_the_conclusion(steps, begins):
     diagnosis = seen(*steps)
-    assert diagnosis.conclusion().startswith(begins)
     assert str(diagnosis).splitlines()[-1].startswith("=> " + begins)
+    assert diagnosis.is_stuck() == (not begins.startswith("no"))
 
 
 def test_the_report_counts():
@@ -44,18 +51,38 @@ def test_the_report_counts():
     assert "2 times: the gradient of kernel" in text and "bias" not in text
 
 
+def test_two_optimizers_do_not_mix():
+    diagnosis = Diagnosis()
+    for loss in (1.0, 2.0):
+        diagnosis.note_loss(OTHER, NAN)
+        diagnosis.note_loss(OWNER, loss)
+        diagnosis.note_gradients(OWNER, 0.25, ["generator"], 0.25, [True])
+        diagnosis.note_gradients(OTHER, 0.5, ["discriminator"], 4.0, [False])
+    one, other = str(diagnosis).split("loss scale 2: ")
+    assert one.startswith("tfls_patch diagnose: 2 loss scales seen\nloss scale 1: 2 steps seen, 2 of them skipped\n")
+    assert "the gradient of generator" in one and "=> the backward pass" in one and diagnosis.is_stuck()
+    assert other.startswith("2 steps seen, 0 of them skipped") and "=> not stuck" in other
+
+
+def test_a_loss_that_nobody_claims_goes_to_the_next_step():
+    diagnosis = Diagnosis()
+    diagnosis.note_loss(None, INF)
+    diagnosis.note_gradients(OWNER, 0.25, ["kernel"], 0.25, [True])
+    assert "=> the forward pass" in str(diagnosis)
+
+
 def test_compiled_steps_are_not_seen():
     diagnosis = Diagnosis()
     diagnosis.is_compiled = True
-    assert "jit_compile" in diagnosis.conclusion()
+    assert "jit_compile" in str(diagnosis)
 
 
 def test_a_loop_that_does_not_scale_its_loss_is_told_so():
     diagnosis = Diagnosis()
-    diagnosis.note_gradients(0.25, ["kernel"], 0.25, [True])
+    diagnosis.note_gradients(OWNER, 0.25, ["kernel"], 0.25, [True])
     assert "scale_loss()" in str(diagnosis)
 
 
 def test_the_kill_switch_is_named(monkeypatch):
     monkeypatch.setenv("TFLS_PATCH", "0")
-    assert "kill switch" in Diagnosis().conclusion()
+    assert "kill switch" in str(Diagnosis())

@@ -56,6 +56,13 @@ def test_the_exit_status_and_the_last_line_say_whether_it_is_healthy(monkeypatch
         assert any(line.strip() == "-> do z" for line in lines)
 
 
+def test_what_steers_a_terminal_is_escaped():
+    assert str(warn("keras", "ImportError: \x1b[31mred\x07 für", "a\rb")).splitlines() == [
+        "  warn  keras          ImportError: \\x1b[31mred\\x07 für",
+        "%s-> a\\rb" % (" " * 23),
+    ]
+
+
 def test_json_is_all_there_is_on_stdout(monkeypatch, capsys):
     def chatty():
         print("a package talks while it is imported")

@@ -19,8 +19,13 @@ class Finding(collections.namedtuple("Finding", ["name", "state", "found", "advi
     __slots__ = ()
 
     def __str__(self):
-        text = "  %-4s  %-13s  %s" % (self.state, self.name, self.found)
-        return text + "\n%s-> %s" % (" " * 23, self.advice) if self.advice else text
+        text = "  %-4s  %-13s  %s" % (self.state, self.name, _printable(self.found))
+        return text + "\n%s-> %s" % (" " * 23, _printable(self.advice)) if self.advice else text
+
+
+def _printable(text):
+    """Escapes what steers a terminal: error messages and paths are other people's text."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text)
 
 
 def ok(name, found):

@@ -21,7 +21,7 @@ def is_nonsense(value):
     return isinstance(value, numbers.Real) and not (value > 0 and math.isfinite(value))
 
 
-def _replace(argument, original, module):
+def _replace(argument, public_name, original, module):
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -31,7 +31,7 @@ def _replace(argument, original, module):
         is_dynamic = given.get("dynamic", True)
         # `LossScaleOptimizer(dynamic=True)` hands its scale on to an object that comes by here itself.
         if is_nonsense(given.get(argument)) and not (is_dynamic and "dynamic" in signature.parameters):
-            _tell(argument, given[argument], _DYNAMIC if "dynamic" not in signature.parameters else _FIXED)
+            _tell(public_name, given[argument], _DYNAMIC if "dynamic" not in signature.parameters else _FIXED)
 
     return __init__
 
@@ -49,8 +49,9 @@ def warn_of_fixed(argument, value):
         _tell(argument, value, _FIXED)
 
 
-def _target(class_name, parameters, argument, uses):
-    return Target(class_name + ".__init__", ("self",) + parameters, uses, functools.partial(_replace, argument))
+def _target(class_name, parameters, argument, uses, public_name=None):
+    replace = functools.partial(_replace, argument, public_name or argument)
+    return Target(class_name + ".__init__", ("self",) + parameters, uses, replace)
 
 
 #: ``DynamicLossScale`` (TF 1.14 on).
@@ -61,12 +62,13 @@ DYNAMIC_LOSS_SCALE = _target(
     ("_initial_loss_scale",),
 )
 
-#: The dynamic state of the Keras optimizers (TF 2.4 on, tf_keras).
+#: The dynamic state of the Keras optimizers (TF 2.4 on, tf_keras). The user knows its scale by the optimizer's name.
 KERAS_STATE = _target(
     "_DynamicLossScaleState",
     ("initial_loss_scale", "growth_steps", "multiplier"),
     "initial_loss_scale",
     ("_initial_loss_scale",),
+    public_name="initial_scale",
 )
 
 #: ``tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager`` (TF 1.14 - 1.15).

@@ -60,7 +60,7 @@ def _clips(inner_optimizer):
 def _replace_scale_loss(original, module):
     @functools.wraps(original)
     def scale_loss(self, loss):
-        return original(self, _float16.widened(_ops(), _diagnosis.see_loss(loss)))
+        return original(self, _float16.widened(_ops(), _diagnosis.see_loss(loss, self)))
 
     return scale_loss
 

@@ -11,18 +11,19 @@ from tfls_patch import _diagnosis, _float16
 from tfls_patch.patches._declare import Target
 
 
-def _scaled(loss, scale, by_stock):
+def _scaled(loss, scale, by_stock, optimizer=None):
     """Scales a loss: a float16 one ourselves, any other, or a function that gives one, as `by_stock` does.
 
     Args:
         loss: A tensor, or a function without arguments that returns one.
         scale: A function that returns the scale as a float32 tensor.
         by_stock: A function of one loss tensor.
+        optimizer: The one whose loss it is; None if that is not known.
     """
     import tensorflow as tf
 
     def scaled(value):
-        value = _diagnosis.see_loss(value)
+        value = _diagnosis.see_loss(value, optimizer)
         return _float16.product(tf, value, scale()) if _float16.is_float16(value) else by_stock(value)
 
     return (lambda: scaled(loss())) if callable(loss) else scaled(loss)
@@ -52,7 +53,7 @@ def _scale_of(optimizer, name):
 def _replace_scale(name, original, module):
     @functools.wraps(original)
     def scale_loss(self, loss):
-        return _scaled(loss, lambda: _scale_of(self, name), functools.partial(original, self))
+        return _scaled(loss, lambda: _scale_of(self, name), functools.partial(original, self), self)
 
     return scale_loss
 
@@ -129,7 +130,7 @@ def _replace_compute_gradients(original, module):
         scale = self._loss_scale_manager.get_loss_scale()
         if callable(loss) and not tf.executing_eagerly():
             loss = loss()
-        scaled = _scaled(loss, lambda: scale, lambda value: value * tf.cast(scale, value.dtype.base_dtype))
+        scaled = _scaled(loss, lambda: scale, lambda value: value * tf.cast(scale, value.dtype.base_dtype), self)
         return self._down_scale(self._opt.compute_gradients(scaled, *args, **kwargs), scale)
 
     return compute_gradients

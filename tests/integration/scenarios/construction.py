@@ -12,7 +12,7 @@ tfls_patch.apply()
 INF, NAN = float("inf"), float("nan")
 
 
-def outcome(make, value):
+def outcome(make, value, argument=""):
     """Returns what becomes of making an object with that scale: ``error``, ``warning`` or ``fine``."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -23,15 +23,16 @@ def outcome(make, value):
     told = [each for each in caught if issubclass(each.category, tfls_patch.TflsPatchWarning)]
     assert len(told) <= 1, [str(each.message) for each in told]
     for each in told:
+        assert str(each.message).startswith(argument + "=" if argument else ""), each
         assert each.filename == __file__ and "%r" % value in str(each.message) and "above 0" in str(each.message), each
     return "warning" if told else "fine"
 
 
-def check(name, make, good, errors, warned):
-    """Which values are fine, which does stock refuse, which get a warning."""
+def check(name, make, good, errors, warned, argument=""):
+    """Which values are fine, which does stock refuse, which get a warning that begins with the argument."""
     for values, expected in ((good, "fine"), (errors, "error"), (warned, "warning")):
         for value in values:
-            found = outcome(make, value)
+            found = outcome(make, value, argument)
             assert found == expected, (name, value, found, expected)
 
 
@@ -48,7 +49,7 @@ elif KERAS_3:
     def make_keras_3(value):
         return tf.keras.optimizers.LossScaleOptimizer(surfaces.keras_sgd(), initial_scale=value)
 
-    check("Keras 3", make_keras_3, GOOD, [], NONSENSE)
+    check("Keras 3", make_keras_3, GOOD, [], NONSENSE, "initial_scale")
 elif VERSION >= (2, 4):
     mixed_precision, inners = tf.keras.mixed_precision, [surfaces.keras_sgd]
     if VERSION >= (2, 11):
@@ -59,7 +60,7 @@ elif VERSION >= (2, 4):
             def make_keras(value):
                 return mixed_precision.LossScaleOptimizer(inner(), dynamic=dynamic, initial_scale=value)
 
-            check("Keras, dynamic=%s" % dynamic, make_keras, GOOD, [], NONSENSE)
+            check("Keras, dynamic=%s" % dynamic, make_keras, GOOD, [], NONSENSE, "initial_scale")
     if VERSION < (2, 9):
 
         def make_experimental(value):

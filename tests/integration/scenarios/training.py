@@ -28,7 +28,7 @@ def raises(call, kinds, *parts):
     surfaces.fail("nothing was raised, expected %s" % (parts,))
 
 
-def keras_model():
+def keras_model(**compiling):
     """A model under ``mixed_float16``, compiled; its optimizer is wrapped by Keras itself."""
     if VERSION >= (2, 4):
         tf.keras.mixed_precision.set_global_policy("mixed_float16")
@@ -41,7 +41,7 @@ def keras_model():
             tf.keras.layers.Dense(1, kernel_initializer=small, dtype="float32"),
         ]
     )
-    model.compile(tf.keras.optimizers.SGD(2.0**-6), loss="mse")
+    model.compile(tf.keras.optimizers.SGD(2.0**-6), loss="mse", **compiling)
     return model
 
 
@@ -51,8 +51,7 @@ def check_fit():
     x[10:30] = NAN
     apply(min_scale=2.0**10)
     model = keras_model()
-    tfls_patch.stats(model.optimizer)  # asks for the record
-    model.fit(x, y, batch_size=1, epochs=1, shuffle=False, verbose=0)
+    model.fit(x, y, batch_size=1, epochs=1, shuffle=False, verbose=0)  # nobody has asked for a record
     stats = tfls_patch.stats(model.optimizer)
     assert stats == (2.0**10, 20, 0, 15, 2.0**10, 2.0**15), stats
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
@@ -66,6 +65,23 @@ def check_fit():
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
     model.fit(x[:5], y[:5], batch_size=1, epochs=1, verbose=0)
     assert tfls_patch.stats(model.optimizer).skipped_in_a_row == 0
+
+
+def check_ways_of_fit():
+    """Several steps at once, and compiled by XLA: on record as well, and the model can be saved afterwards."""
+    x, y = np.ones((8, 2), "float32"), np.ones((8, 1), "float32")
+    x[2:6] = NAN
+    ways = [{"steps_per_execution": 4}] if VERSION >= (2, 4) else []
+    if VERSION >= (2, 9):  # Keras takes it from then on
+        ways += [{"jit_compile": True}, {"jit_compile": False}]
+    for way in ways:
+        apply(min_scale=2.0**14)
+        model = keras_model(**way)
+        model.fit(x, y, batch_size=1, epochs=1, shuffle=False, verbose=0)
+        stats = tfls_patch.stats(model.optimizer)
+        assert stats == (2.0**14, 4, 0, 3, 2.0**14, 2.0**15), (way, stats)
+        tf.saved_model.save(model, "./saved")
+        assert not any("tfls" in name for name, _ in tf.train.list_variables("./saved/variables/variables")), way
 
 
 def check_two_optimizers_in_one_step():
@@ -187,6 +203,7 @@ else:
     check_replicas()  # first: the devices must be set up before TensorFlow is used
     if VERSION >= (2, 1):
         check_fit()
+        check_ways_of_fit()
     check_two_optimizers_in_one_step()
     check_checkpoint()
     check_in_a_trace()
