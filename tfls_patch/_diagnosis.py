@@ -36,7 +36,7 @@ class Diagnosis(object):
         self._unclaimed_loss = None
 
     def note_loss(self, owner, loss):
-        """Called with the largest absolute value in a loss that is about to be scaled, by the owner's scale if given."""
+        """Called with the largest absolute value in a loss that is about to be scaled; the owner may be None."""
         if owner is None:
             self._unclaimed_loss = float(loss)
         else:

@@ -199,7 +199,7 @@ def test_diagnose_says_why_a_training_is_stuck(python, tmp_path, legacy, what, s
 
 _TRAIN_TWO = """
 import tensorflow as tf
-is_keras_3 = not hasattr(tf.keras.mixed_precision, "LossScaleOptimizer")
+is_keras_3 = hasattr(tf.keras, "ops")
 wrap = (tf.keras.optimizers if is_keras_3 else tf.keras.mixed_precision).LossScaleOptimizer
 optimizers = [wrap(tf.keras.optimizers.SGD(0.1)) for _ in range(2)]
 weights = [tf.keras.Variable(1.0) if is_keras_3 else tf.Variable(1.0) for _ in range(2)]
