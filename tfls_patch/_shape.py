@@ -57,8 +57,11 @@ def _check_stock(where, leaf, original):
 
 def _check_parameters(where, original, expected):
     found = tuple(inspect.signature(original).parameters)
-    if found != expected:
-        raise ShapeMismatch("%s takes (%s), expected (%s)" % (where, ", ".join(found), ", ".join(expected)))
+    is_open = expected[-1] is Ellipsis
+    fits = found[: len(expected) - 1] == expected[:-1] if is_open else found == expected
+    if not fits:
+        shown = ", ".join("..." if name is Ellipsis else name for name in expected)
+        raise ShapeMismatch("%s takes (%s), expected (%s)" % (where, ", ".join(found), shown))
 
 
 def _check_attributes(where, original, expected):

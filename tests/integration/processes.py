@@ -12,6 +12,14 @@ class Finished(object):
         self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
 
 
+def environment(variables):
+    """The environment for a process: this one's, without variables of this project, and these; None unsets one."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TFLS_PATCH")}
+    environ.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore")
+    environ.update({name: value for name, value in variables.items() if value is not None})
+    return {name: value for name, value in environ.items() if variables.get(name, value) is not None}
+
+
 def run_python(folder, *arguments, **variables):
     """Runs this interpreter in a folder.
 
@@ -23,15 +31,9 @@ def run_python(folder, *arguments, **variables):
     Returns:
         What it left behind.
     """
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TFLS_PATCH")}
-    environ.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore")
-    for name, value in variables.items():
-        environ.pop(name, None)
-        if value is not None:
-            environ[name] = value
     process = subprocess.run(
         (sys.executable,) + arguments,
-        env=environ,
+        env=environment(variables),
         cwd=str(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

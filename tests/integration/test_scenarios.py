@@ -1,4 +1,4 @@
-"""The contract on a real TensorFlow: each scenario in a process of its own (see ``scenarios/``)."""
+"""The contract on a real TensorFlow: each scenario in a process of its own, mostly a fork (see ``scenarios/``)."""
 
 import json
 import os
@@ -22,8 +22,8 @@ def test_stalled_training_goes_on_when_patched(scenario):
     scenario("stall")
 
 
-def test_revert_gives_back_the_very_originals(scenario):
-    scenario("revert")
+def test_revert_gives_back_the_very_originals(scenario_from_the_start):
+    scenario_from_the_start("revert")
 
 
 def test_instances_subclasses_configs_and_copies_go_on_working(scenario):
@@ -31,12 +31,12 @@ def test_instances_subclasses_configs_and_copies_go_on_working(scenario):
 
 
 @pytest.mark.parametrize("order", ORDERS + [pytest.param(each, marks=pytest.mark.once) for each in ORDERS_TRIED_ONCE])
-def test_the_patch_is_in_place_whatever_is_imported_first(scenario, order):
-    scenario("imports", order)
+def test_the_patch_is_in_place_whatever_is_imported_first(scenario_from_the_start, order):
+    scenario_from_the_start("imports", order)
 
 
-def test_nothing_is_said_that_stock_does_not_say(scenario):
-    scenario("quiet")
+def test_nothing_is_said_that_stock_does_not_say(scenario_from_the_start):
+    scenario_from_the_start("quiet")
 
 
 def test_float16_operands_are_scaled_exactly_down_to_the_smallest_scale(scenario):
@@ -263,11 +263,11 @@ def _path(folder):
 
 @pytest.mark.once
 @pytest.mark.parametrize("legacy", [None, "1"])
-def test_keras_3_and_tf_keras_are_patched_side_by_side(scenario, legacy):
-    scenario("revert", TF_USE_LEGACY_KERAS=legacy)
-    scenario("imports", "keras first", TF_USE_LEGACY_KERAS=legacy)
+def test_keras_3_and_tf_keras_are_patched_side_by_side(scenario_from_the_start, legacy):
+    scenario_from_the_start("revert", TF_USE_LEGACY_KERAS=legacy)
+    scenario_from_the_start("imports", "keras first", TF_USE_LEGACY_KERAS=legacy)
 
 
 @pytest.mark.once
-def test_keras_3_on_jax_follows_the_rule(scenario):
-    scenario("keras_3_backend", "jax")
+def test_keras_3_on_jax_follows_the_rule(scenario_from_the_start):
+    scenario_from_the_start("keras_3_backend", "jax")

@@ -93,10 +93,10 @@ def _keras_optimizer(class_name):
 KERAS_OPTIMIZER = _keras_optimizer("LossScaleOptimizer")
 KERAS_OPTIMIZER_V3 = _keras_optimizer("LossScaleOptimizerV3")
 
-#: Keras 3.
+#: Keras 3; some versions have a ``name``.
 KERAS_3_OPTIMIZER = _target(
     "LossScaleOptimizer",
-    ("inner_optimizer", "initial_scale", "dynamic_growth_steps", "name", "kwargs"),
+    ("inner_optimizer", "initial_scale", "dynamic_growth_steps", Ellipsis),
     "initial_scale",
     ("initial_scale", "dynamic_growth_steps"),
 )

@@ -7,7 +7,7 @@ Target.__doc__ = """One function that is replaced, and the shape that it must ha
 
 Attributes:
     path: Where it is inside its module, e.g. ``"DynamicLossScale.update"``.
-    parameters: Its parameter names, in order.
+    parameters: Its parameter names, in order. With `...` at the end more may follow, which the replacement hands on.
     uses: Names of attributes and globals that stock's code must mention: the state that the replacement goes by.
     replace: ``replace(original, module) -> function``, which makes the replacement.
 """
