@@ -269,5 +269,6 @@ def test_keras_3_and_tf_keras_are_patched_side_by_side(scenario_from_the_start, 
 
 
 @pytest.mark.once
+@pytest.mark.jax
 def test_keras_3_on_jax_follows_the_rule(scenario_from_the_start):
     scenario_from_the_start("keras_3_backend", "jax")

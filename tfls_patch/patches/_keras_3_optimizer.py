@@ -32,12 +32,22 @@ def _cond(predicate, if_true, if_false):
 
 
 def _quotients(optimizer, gradients, variables, scale):
-    """Divides each gradient by the scale; None and gradients that overwrite their variable (float8) pass."""
+    """Divides each gradient by the scale; None and gradients that overwrite their variable (float8) pass.
+
+    Args:
+        optimizer: The ``LossScaleOptimizer``.
+        gradients: The scaled gradients.
+        variables: Their variables, or None if those that the optimizer was built with are meant.
+        scale: The scale.
+    """
     ops = _ops()
+    # Before Keras 3.12 only the inner optimizer knows them.
+    variables = list(variables or optimizer.inner_optimizer._trainable_variables)
+    variables += [None] * (len(gradients) - len(variables))  # wrong, which stock says; but no gradient goes unseen
     is_overwritten = getattr(optimizer, "_overwrite_variable_with_gradient", lambda variable: False)
 
     def quotient(gradient, variable):
-        if gradient is None or is_overwritten(variable):
+        if gradient is None or (variable is not None and is_overwritten(variable)):
             return gradient
         # A plain division promotes float16 to float32, and the inner optimizer casts it back: what does not fit then is
         # to be seen before. But clipping comes between the two, needs the wider range, and makes it fit.
@@ -68,7 +78,7 @@ def _replace_scale_loss(original, module):
 def _replace_common_apply(original, module):
     @functools.wraps(original)
     def _common_apply(self, grads, trainable_variables=None):
-        quotients = _quotients(self, grads, trainable_variables or self._trainable_variables, self.dynamic_scale)
+        quotients = _quotients(self, grads, trainable_variables, self.dynamic_scale)
         _cond(
             self.check_finite(quotients),
             lambda: self._stateful_handle_finite_grads(quotients, trainable_variables),
@@ -87,7 +97,7 @@ def _replace_tf_apply(original, module):
             return original(self, grads, trainable_variables)  # which says that this is the wrong context
         if tf.__internal__.distribute.strategy_supports_no_merge_call():
             return self._common_apply(grads, trainable_variables=trainable_variables)
-        quotients = _quotients(self, grads, trainable_variables or self._trainable_variables, self.dynamic_scale)
+        quotients = _quotients(self, grads, trainable_variables, self.dynamic_scale)
         apply = unconverted(functools.partial(_apply_across_replicas, self))
         tf.distribute.get_replica_context().merge_call(apply, args=(quotients, trainable_variables))
 
@@ -117,7 +127,7 @@ def _replace_stateless_apply(original, module):
             return original(self, optimizer_variables, grads, trainable_variables)  # which says what is missing
         values = [_ops().convert_to_tensor(value) for value in optimizer_variables]
         scale = values[_position(self, self.dynamic_scale)]
-        quotients = _quotients(self, grads, self._trainable_variables, scale)
+        quotients = _quotients(self, grads, None, scale)
         return _cond(
             self.check_finite(quotients),
             lambda: self._stateless_handle_finite_grads(values, quotients, trainable_variables),

@@ -72,7 +72,25 @@ def check_restored_scales():
             assert 0.25 <= scale <= 64.0 and np.isfinite(w.numpy()), (restored, script, scale, w.numpy())
 
 
+def check_gradients_without_their_variables():
+    """The optimizer knows its variables from `build`; that they are not given again hides no gradient."""
+    tfls_patch.revert()
+    tfls_patch.apply()
+    w = keras.Variable(1.0)
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=4.0)
+    optimizer.build([w])
+    optimizer.apply([tf.constant(np.inf)])
+    assert (float(optimizer.dynamic_scale.numpy()), float(w.numpy())) == (2.0, 1.0)
+    optimizer.apply([tf.constant(2.0)])
+    assert (float(optimizer.dynamic_scale.numpy()), float(w.numpy())) == (2.0, 0.5)
+    values = [variable.value for variable in optimizer.variables]
+    position = [variable is optimizer.dynamic_scale for variable in optimizer.variables].index(True)
+    weights, values = optimizer.stateless_apply(values, [tf.constant(np.inf)], [w.value])
+    assert (float(values[position]), float(weights[0])) == (1.0, 0.5)
+
+
 check_a_thousand_bad_batches_in_fit()
+check_gradients_without_their_variables()
 check_restored_scales()
 check_a_million_growths()
 print("OK")
