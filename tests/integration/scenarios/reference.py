@@ -80,13 +80,12 @@ class Training(object):
         weights: How each weight starts.
         divides: Whether gradients are divided by the scale, or multiplied by its reciprocal.
         is_half: Whether the scaled gradients pass through float16.
-        merges: Whether scale and reciprocal are multiplied with each other first.
         counts_skipped: Whether a skipped step counts as an iteration.
     """
 
-    def __init__(self, loss_scale, weights, divides=False, is_half=False, merges=False, counts_skipped=False):
+    def __init__(self, loss_scale, weights, divides=False, is_half=False, counts_skipped=False):
         self.loss_scale, self.weights = loss_scale, [np.float32(weight) for weight in weights]
-        self.divides, self.is_half, self.merges, self.counts_skipped = divides, is_half, merges, counts_skipped
+        self.divides, self.is_half, self.counts_skipped = divides, is_half, counts_skipped
         self.iterations = 0
 
     def step(self, multipliers):
@@ -103,8 +102,6 @@ class Training(object):
     def gradient(self, multiplier):
         """The gradient of a weight, scaled and unscaled."""
         scale = self.loss_scale.scale
-        if self.merges:
-            return np.float32(multiplier) * (scale * (np.float32(1) / scale))
         if self.is_half:
             scaled = np.float32(np.float16(scale) * np.float16(multiplier))
         else:

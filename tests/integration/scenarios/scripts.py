@@ -53,6 +53,12 @@ def setups(draw, multipliers=(2.0,), is_exact=False, bounds=None):
     return Setup(low, high, regrow_steps, draw(st.integers(1, 4)), draw(st.sampled_from(multipliers)))
 
 
+def confined(setup):
+    """The setup with bounds so far inside that products of scale, reciprocal and gradient are finite in any order."""
+    low, high = (min(max(bound, 2.0**-60), 2.0**60) for bound in (setup.min_scale, setup.max_scale))
+    return setup._replace(min_scale=low, max_scale=high)
+
+
 @st.composite
 def scripts(draw, setup, is_exact=False, is_sane=False):
     """Draws a `Script` for a setup: of powers of two if `is_exact`, without scales that make no sense if `is_sane`."""

@@ -114,7 +114,7 @@ class Surface(object):
     divides = False  # whether gradients are divided by the scale; otherwise multiplied by its reciprocal
     counts_skipped = False  # whether skipped steps count in the iterations
     is_half = False  # whether gradients pass through float16
-    merges_factors = False  # whether scale and reciprocal are multiplied first, by the graph optimizer
+    is_reordered = False  # whether the graph optimizer may multiply by the scale and its reciprocal in any order
     scale_class, training_class = LossScale, Training  # what the reference makes of it
     every = 1  # after how many steps the state can be seen
 
@@ -155,7 +155,7 @@ class Surface(object):
         """Returns the `Training` that this one must equal."""
         weights = np.ravel(self.problem.starts)
         return self.training_class(
-            self.scale_class(setup), weights, self.divides, self.is_half, self.merges_factors, self.counts_skipped
+            self.scale_class(setup), weights, self.divides, self.is_half, self.counts_skipped
         )
 
     def _play(self, script):
@@ -303,7 +303,7 @@ class LegacyKerasSurface(KerasSurface):
 
 
 class NewKerasSurface(KerasSurface):
-    """The class for new optimizers while they are still experimental (2.10)."""
+    """The class for new optimizers while they are still experimental (2.9 - 2.10)."""
 
     def make_optimizer(self):
         return tf.keras.mixed_precision.LossScaleOptimizer(
@@ -367,9 +367,9 @@ class Keras3Surface(_Eager):
 # --- what only the conformance run drives --------------------------------------------------------------------------
 
 
-def sparse(cls, **traits):
+def sparse(cls):
     """The same with gradients that are ``IndexedSlices``."""
-    return type(cls)("Sparse" + cls.__name__, (cls,), dict(traits, problem=Table))
+    return type(cls)("Sparse" + cls.__name__, (cls,), {"problem": Table, "is_reordered": True})
 
 
 def compiled(cls):
@@ -673,7 +673,7 @@ def surfaces(mode):
         both("keras", KerasSurface)
     if (2, 11) <= VERSION and not KERAS_3:
         both("keras legacy", LegacyKerasSurface)
-    if VERSION == (2, 10):
+    if (2, 9) <= VERSION <= (2, 10):
         both("keras new", NewKerasSurface)
     if (2, 4) <= VERSION < (2, 9):
         both("keras experimental", ExperimentalKerasSurface)
@@ -687,7 +687,7 @@ def more_surfaces(mode):
     if mode == "graph":
         found = {
             "graph rewrite": GraphRewriteSurface,
-            "MixedPrecisionLossScaleOptimizer sparse": sparse(Tf1OptimizerSurface, merges_factors=True),
+            "MixedPrecisionLossScaleOptimizer sparse": sparse(Tf1OptimizerSurface),
         }
         if VERSION < (2, 0):
             found["contrib defaults"] = ContribDefaultSurface
