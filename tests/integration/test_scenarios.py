@@ -18,6 +18,21 @@ def test_every_surface_follows_the_rule_and_costs_no_more_than_stock(scenario, m
     print(scenario("rule", mode))
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_random_scripts_go_as_the_reference_and_with_a_floor_of_1_as_stock(scenario, tmp_path, mode):
+    _conform(scenario, mode, str(tmp_path / "stock.json"))
+
+
+@pytest.mark.once
+def test_random_scripts_go_as_the_reference_on_jax(scenario, tmp_path):
+    _conform(scenario, "jax", str(tmp_path / "stock.json"))
+
+
+def _conform(scenario, mode, path):
+    scenario("conformance", mode, "stock", path)  # in a process that never imports the patch
+    print(scenario("conformance", mode, "patched", path))
+
+
 def test_stalled_training_goes_on_when_patched(scenario):
     scenario("stall")
 

@@ -33,12 +33,12 @@ def _replace_loop(original, module):
 
         @unconverted
         def one_pass(tape, target, sources, output_gradients, carried):
-            scaled = _scaled_gradients(
-                module, tape, loss_scale(), target, sources, output_gradients, unconnected_gradients
-            )
+            scale = loss_scale()
+            scaled = _scaled_gradients(module, tape, scale, target, sources, output_gradients, unconnected_gradients)
+            reciprocal = 1.0 / scale  # once, not for each gradient
             is_none[:] = [gradient is None for gradient in scaled]
             return [
-                like if gradient is None else _unscaled(tf.ensure_shape(gradient, like.shape), loss_scale())
+                like if gradient is None else _unscaled(tf.ensure_shape(gradient, like.shape), scale, reciprocal)
                 for gradient, like in zip(scaled, carried)
             ]
 
@@ -81,12 +81,12 @@ def _scaled_gradients(module, tape, scale, target, sources, output_gradients, un
     return plain_tape.gradient(scaled_target, sources, output_gradients, unconnected_gradients)
 
 
-def _unscaled(gradient, scale):
+def _unscaled(gradient, scale, reciprocal):
     import tensorflow as tf
 
     if _float16.is_float16(gradient):
         return _float16.quotient(tf, gradient, scale)
-    return gradient * tf.cast(1.0 / scale, gradient.dtype)
+    return gradient * tf.cast(reciprocal, gradient.dtype)
 
 
 def _floor_of(loss_scale, value):

@@ -64,6 +64,14 @@ def _clips(inner_optimizer):
     return any(getattr(inner_optimizer, name, None) for name in ("clipnorm", "clipvalue", "global_clipnorm"))
 
 
+def _check_finite(optimizer, quotients):
+    """The optimizer's own verdict, on the values of a sparse gradient.
+
+    Stock scatters the verdicts on the values to their rows first, and a row that was looked up twice keeps only one.
+    """
+    return optimizer.check_finite([each.values if hasattr(each, "dense_shape") else each for each in quotients])
+
+
 # --- The scaling methods -------------------------------------------------------------------------------------------
 
 
@@ -80,7 +88,7 @@ def _replace_common_apply(original, module):
     def _common_apply(self, grads, trainable_variables=None):
         quotients = _quotients(self, grads, trainable_variables, self.dynamic_scale)
         _cond(
-            self.check_finite(quotients),
+            _check_finite(self, quotients),
             lambda: self._stateful_handle_finite_grads(quotients, trainable_variables),
             self._stateful_handle_non_finite_grads,
         )
@@ -108,7 +116,8 @@ def _apply_across_replicas(optimizer, strategy, quotients, trainable_variables):
     """Takes or skips the step on all replicas alike. The `cond` must be outside of them: the inner apply merges too."""
     import tensorflow as tf
 
-    votes = strategy.extended.call_for_each_replica(optimizer.check_finite, args=(quotients,))
+    vote = unconverted(functools.partial(_check_finite, optimizer))
+    votes = strategy.extended.call_for_each_replica(vote, args=(quotients,))
 
     def take_step():
         strategy.extended.call_for_each_replica(
@@ -129,7 +138,7 @@ def _replace_stateless_apply(original, module):
         scale = values[_position(self, self.dynamic_scale)]
         quotients = _quotients(self, grads, None, scale)
         return _cond(
-            self.check_finite(quotients),
+            _check_finite(self, quotients),
             lambda: self._stateless_handle_finite_grads(values, quotients, trainable_variables),
             lambda: self._stateless_handle_non_finite_grads(values, trainable_variables),
         )

@@ -89,8 +89,23 @@ def check_gradients_without_their_variables():
     assert (float(values[position]), float(weights[0])) == (1.0, 0.5)
 
 
+def check_rows_that_are_looked_up_twice():
+    """A row of an embedding that has a finite gradient beside its infinite one; stock sees the last of them only."""
+    tfls_patch.revert()
+    tfls_patch.apply(min_scale=0.25)
+    for dtype in ("float32", "float16"):
+        w = keras.Variable([[1.0], [1.0]], dtype=dtype)
+        optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.25), initial_scale=4.0)
+        optimizer.build([w])
+        for bad in (np.inf, np.nan, -np.inf):
+            values = tf.cast(tf.constant([[4.0], [bad], [4.0]]), dtype)
+            optimizer.apply([tf.IndexedSlices(values, tf.constant([0, 1, 1]), tf.constant([2, 1]))], [w])
+        assert w.numpy().tolist() == [[1.0], [1.0]] and float(optimizer.dynamic_scale.numpy()) == 0.5, w
+
+
 check_a_thousand_bad_batches_in_fit()
 check_gradients_without_their_variables()
 check_restored_scales()
+check_rows_that_are_looked_up_twice()
 check_a_million_growths()
 print("OK")

@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 
 import surfaces
+from reference import LossScale, Script, Setup, Training, play
 
 INF, NAN = float("inf"), float("nan")
 #: Calibration down to the floor, growth, a burst, recovery; intervals of 3 make growth happen often.
@@ -29,25 +30,12 @@ def run(make, script, initial=INITIAL, interval=INTERVAL, restored=None):
     return states, surface
 
 
-def reference(script, low, high, scale=INITIAL, interval=INTERVAL, weight=1.0):
-    """The contract in pure float32 arithmetic."""
-    low, high, scale = np.float32(low), np.float32(high), np.float32(scale)
-    good, states = 0, []
-
-    def bounded(x):
-        return min(x, high) if x >= low else low
-
-    for m in script:
-        gradient = np.float32(m) * scale / scale
-        if np.isfinite(gradient):
-            weight -= surfaces.RATE * m
-            good += 1
-            if good >= interval:
-                good, scale = 0, bounded(scale * np.float32(2))
-        else:
-            good, scale = 0, bounded(scale / np.float32(2))
-        states.append((float(scale), good, weight))
-    return states
+def reference(script, low, high):
+    """The states that the contract asks for."""
+    setup = Setup(low, high, 0, INTERVAL, 2.0)
+    script = Script(INITIAL, [("step", m) for m in script])
+    states = play(script, Training(LossScale(setup), [1.0]))
+    return [(scale, good, weights[0]) for scale, good, weights, _ in states]
 
 
 def same(one, other):

@@ -177,7 +177,7 @@ def check_sessions():
     surface.step(INF)
     with surface.graph.as_default():
         names = [variable.name for variable in tf1.global_variables()]
-        assert len(names) == 3 and not any("tfls" in name for name in names), names
+        assert len(names) == 4 and not any("tfls" in name for name in names), names
         path = tf1.train.Saver().save(surface.session, "./session")
     with surface.session.as_default():
         assert tfls_patch.stats(surface.optimizer) == (1.0, 1, 1, 0, 1.0, 2.0), tfls_patch.stats(surface.optimizer)
