@@ -1,0 +1,104 @@
+"""One worker of a job: trains one weight on ``loss = w * m`` for a script of steps, and reports each step's state.
+
+The last line of its output is JSON: ``{"states": [[scale, good, weight], ...], ...}``. The script says for each step
+which worker has an infinite gradient; -1 is none of them.
+
+    python worker.py '{"script": [0, 1, -1]}'
+"""
+
+import json
+import os
+import signal
+import sys
+
+ARGUMENTS = json.loads(sys.argv[1])
+INDEX = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+
+if ARGUMENTS.get("import", True):
+    import tfls_patch
+
+    tfls_patch.apply(min_scale=ARGUMENTS.get("min_scale", [2.0**-4] * 9)[INDEX])
+
+import surfaces
+from surfaces import KERAS_3, VERSION, tf
+
+surfaces.start("eager")
+RATE = 2.0**-10
+
+
+def make_strategy():
+    if VERSION >= (2, 4):
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    return tf.distribute.experimental.MultiWorkerMirroredStrategy()
+
+
+def make_optimizer(initial, interval):
+    inner = tf.keras.optimizers.SGD(RATE)
+    if VERSION < (2, 4):
+        scale = surfaces.loss_scales().DynamicLossScale(initial, interval)
+        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, scale)
+    return tf.keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=initial, dynamic_growth_steps=interval)
+
+
+def state_of(optimizer):
+    if KERAS_3:
+        return optimizer.dynamic_scale.value, optimizer.step_counter.value
+    state = optimizer._loss_scale
+    if hasattr(state, "counter"):
+        return state.current_loss_scale, state.counter
+    return state._current_loss_scale, state._num_good_steps
+
+
+def number(variable):
+    return float(strategy.experimental_local_results(variable)[0].numpy())
+
+
+strategy = make_strategy()
+with strategy.scope():
+    w = tf.Variable(1.0)
+    optimizer = make_optimizer(4.0, ARGUMENTS.get("interval", 3))
+    if hasattr(type(optimizer), "build"):
+        optimizer.build([w])
+
+
+@tf.function
+def step(m):
+    def on_replica():
+        with tf.GradientTape() as tape:
+            scaled = optimizer.scale_loss(w * m) if KERAS_3 else optimizer.get_scaled_loss(w * m)
+        gradients = tape.gradient(scaled, [w])
+        if not KERAS_3:
+            gradients = optimizer.get_unscaled_gradients(gradients)
+        optimizer.apply_gradients(list(zip(gradients, [w])))
+
+    (getattr(strategy, "run", None) or strategy.experimental_run_v2)(on_replica)
+
+
+def run_script():
+    """Steps through the script, from where the checkpoint left off; dies in the middle of it if so told."""
+    folder = ARGUMENTS.get("checkpoints")
+    done = tf.Variable(0, dtype=tf.int64)
+    checkpoint = tf.train.Checkpoint(w=w, optimizer=optimizer, done=done)
+    if folder:
+        # Only the first worker's files count, but all must take part in saving.
+        mine = folder if INDEX == 0 else folder + "-of-%d" % INDEX
+        latest = tf.train.latest_checkpoint(folder)
+        if latest:
+            checkpoint.restore(latest)
+    states, first = [], int(done.numpy())
+    for position in range(first, len(ARGUMENTS["script"])):
+        if [INDEX, position] == ARGUMENTS.get("killed"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        step(tf.constant(float("inf") if ARGUMENTS["script"][position] == INDEX else 1.0))
+        scale, good = map(number, state_of(optimizer))
+        states.append([scale, int(good), number(w)])
+        done.assign_add(1)
+        if folder and position % 3 == 2:
+            checkpoint.save(os.path.join(mine, "at"))
+    return {"states": states, "first": first}
+
+
+report = run_script()
+report["modules"] = sorted(name for name in sys.modules if name == "tfls_patch")
+print(json.dumps(report))
+sys.stdout.flush()
