@@ -3,7 +3,7 @@
 The last line of its output is JSON: ``{"states": [[scale, good, weight], ...], ...}``. The script says for each step
 which worker has an infinite gradient; -1 is none of them.
 
-    python worker.py '{"script": [0, 1, -1]}'
+    python worker.py '{"script": [0, 1, -1], "patched": [0, 1]}'
 """
 
 import json
@@ -11,13 +11,20 @@ import os
 import signal
 import sys
 
-ARGUMENTS = json.loads(sys.argv[1])
+ARGUMENTS = {
+    "patched": [],  # the workers that patch themselves; others may be by the environment
+    "min_scale": [2.0**-4] * 3,
+    "interval": 3,
+    "checkpoints": None,  # a folder
+    "killed": None,  # [worker, before which step]
+}
+ARGUMENTS.update(json.loads(sys.argv[1]))
 INDEX = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 
-if ARGUMENTS.get("import", True):
+if INDEX in ARGUMENTS["patched"]:
     import tfls_patch
 
-    tfls_patch.apply(min_scale=ARGUMENTS.get("min_scale", [2.0**-4] * 9)[INDEX])
+    tfls_patch.apply(min_scale=ARGUMENTS["min_scale"][INDEX])
 
 import surfaces
 from surfaces import KERAS_3, VERSION, tf
@@ -56,7 +63,7 @@ def number(variable):
 strategy = make_strategy()
 with strategy.scope():
     w = tf.Variable(1.0)
-    optimizer = make_optimizer(4.0, ARGUMENTS.get("interval", 3))
+    optimizer = make_optimizer(4.0, ARGUMENTS["interval"])
     if hasattr(type(optimizer), "build"):
         optimizer.build([w])
 
@@ -76,7 +83,7 @@ def step(m):
 
 def run_script():
     """Steps through the script, from where the checkpoint left off; dies in the middle of it if so told."""
-    folder = ARGUMENTS.get("checkpoints")
+    folder = ARGUMENTS["checkpoints"]
     done = tf.Variable(0, dtype=tf.int64)
     checkpoint = tf.train.Checkpoint(w=w, optimizer=optimizer, done=done)
     if folder:
@@ -87,7 +94,7 @@ def run_script():
             checkpoint.restore(latest)
     states, first = [], int(done.numpy())
     for position in range(first, len(ARGUMENTS["script"])):
-        if [INDEX, position] == ARGUMENTS.get("killed"):
+        if [INDEX, position] == ARGUMENTS["killed"]:
             os.kill(os.getpid(), signal.SIGKILL)
         step(tf.constant(float("inf") if ARGUMENTS["script"][position] == INDEX else 1.0))
         scale, good = map(number, state_of(optimizer))

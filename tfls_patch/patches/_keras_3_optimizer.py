@@ -100,7 +100,8 @@ def _apply_across_replicas(optimizer, strategy, quotients, trainable_variables):
 
     # The gradients are not reduced yet: any replica can be the one that overflowed, also one of another worker. Workers
     # that disagreed would wait for each other for ever, since taking the step is a collective operation.
-    vote = unconverted(lambda own: tf.cast(optimizer.check_finite(own), tf.float32))  # booleans cannot be reduced
+    # No gradient is float64, so TensorFlow refuses to add a vote and the gradient of a worker that is not patched.
+    vote = unconverted(lambda own: tf.cast(optimizer.check_finite(own), tf.float64))
     votes = strategy.extended.call_for_each_replica(vote, args=(quotients,))
     votes_in_favor = strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None)
 
