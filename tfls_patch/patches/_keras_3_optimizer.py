@@ -1,7 +1,7 @@
 """Keras 3's ``LossScaleOptimizer`` on every backend: bounds, and a verdict on what will really be applied.
 
-Stock has no bounds, checks the scaled gradients and divides afterwards, and under MirroredStrategy asks the first
-replica only. Here the division comes first; the quotients are what is checked, on every replica, and applied::
+Stock has no bounds, checks the scaled gradients and divides afterwards, and asks the first replica of each worker
+only. Here the division comes first; the quotients are what is checked, on every replica, and applied::
 
     quotients = gradients / scale                       # in the type in which they are used
     if all quotients are finite on every replica:       inner_optimizer.apply(quotients); count, or grow
@@ -116,16 +116,19 @@ def _apply_across_replicas(optimizer, strategy, quotients, trainable_variables):
     """Takes or skips the step on all replicas alike. The `cond` must be outside of them: the inner apply merges too."""
     import tensorflow as tf
 
-    vote = unconverted(functools.partial(_check_finite, optimizer))
+    # The gradients are not reduced yet: any replica can be the one that overflowed, also one of another worker. Workers
+    # that disagreed would wait for each other for ever, since taking the step is a collective operation.
+    # No gradient is float64, so TensorFlow refuses to add a vote and the gradient of a worker that is not patched.
+    vote = unconverted(lambda own: tf.cast(_check_finite(optimizer, own), tf.float64))
     votes = strategy.extended.call_for_each_replica(vote, args=(quotients,))
+    votes_in_favor = strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None)
 
     def take_step():
         strategy.extended.call_for_each_replica(
             optimizer._stateful_handle_finite_grads, args=(quotients, trainable_variables)
         )
 
-    # The gradients are not reduced yet: any replica can be the one that overflowed.
-    unanimous = tf.reduce_all(tf.stack(strategy.experimental_local_results(votes)))
+    unanimous = tf.equal(votes_in_favor, strategy.num_replicas_in_sync)
     _cond(unanimous, take_step, optimizer._stateful_handle_non_finite_grads)
 
 
