@@ -10,7 +10,9 @@ RATE = 2.0**-10  # of the gradient descent; a power of two, so that weights are 
 SMALLEST, LARGEST = 2.0**-126, 2.0**126
 
 Setup = collections.namedtuple("Setup", ["min_scale", "max_scale", "regrow_steps", "growth_interval", "multiplier"])
-Setup.__doc__ = """What a traced step has built in: its bounds, ``regrow_steps`` (0: none), its interval and multiplier."""
+Setup.__doc__ = (
+    """What is built into a traced step: bounds, ``regrow_steps`` (0: none), interval, multiplier."""
+)
 
 Script = collections.namedtuple("Script", ["initial", "events"])
 Script.__doc__ = """What a training goes through: it begins with the scale `initial`; then events, each one of
@@ -52,7 +54,7 @@ class LossScale(object):
 
 
 class ContribLossScale(LossScale):
-    """That of ``tf.contrib`` by its defaults: times 0.8 at every second bad step, not in a row, since the last change."""
+    """That of ``tf.contrib`` by its defaults: times 0.8 at every second bad step since the last change."""
 
     decr_ratio, decr_every = np.float32(0.8), 2
 

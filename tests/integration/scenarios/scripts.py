@@ -29,7 +29,9 @@ KEPT = [
     Script(1.0, [("step", 0.0, 0.0)] * 4 + [("step", 0.0, NAN), ("step", 0.0, 0.0)]),
     Script(0.0, [("step", 0.0, 0.0), ("step", 1.0, 1.0), ("step", 1.0, 1.0)]),
     Script(4.0, [("restore", NAN, 2), ("step", 0.0, 1.0), ("step", 1.0, 0.0)]),
-    Script(4.0, [("restore", INF, 0), ("step", 0.0, 0.0), ("restore", -4.0, 2), ("step", 1.0, 1.0), ("step", 1.0, 1.0)]),
+    Script(
+        4.0, [("restore", INF, 0), ("step", 0.0, 0.0), ("restore", -4.0, 2), ("step", 1.0, 1.0), ("step", 1.0, 1.0)]
+    ),
     Script(4.0, [("step", 1.0, 1.0), ("step", 1.0, 1.0), ("step", -INF, INF), ("step", 1.0, 1.0), ("step", 1.0, 1.0)]),
     Script(4.0, [("restore", 8.0, 7), ("step", 1.0, 1.0), ("step", 1.0, 1.0)]),
 ]
@@ -47,7 +49,7 @@ def scales(is_exact):
 
 @st.composite
 def setups(draw, multipliers=(2.0,), is_exact=False, bounds=None):
-    """Draws a `Setup`: of powers of two only if `is_exact`; with these bounds, and no regrow_steps, if there are some."""
+    """Draws a `Setup`: of powers of two if `is_exact`; with `bounds`, if given, and then without regrow_steps."""
     low, high = bounds or sorted([draw(scales(is_exact)), draw(scales(is_exact))])
     regrow_steps = 0 if bounds else draw(st.integers(0, 2))
     return Setup(low, high, regrow_steps, draw(st.integers(1, 4)), draw(st.sampled_from(multipliers)))
@@ -74,7 +76,9 @@ def scripts(draw, setup, is_exact=False, is_sane=False):
     good_steps = st.lists(st.tuples(st.just("step"), FINITE, FINITE), min_size=1, max_size=setup.growth_interval + 2)
     bad = st.one_of(st.tuples(NON_FINITE, FINITE), st.tuples(FINITE, NON_FINITE), st.tuples(NON_FINITE, NON_FINITE))
     burst = st.lists(bad.map(lambda pair: ("step",) + pair), min_size=1, max_size=4)
-    restored = st.tuples(st.just("restore"), scale, st.integers(0, setup.growth_interval + 1)).map(lambda event: [event])
+    restored = st.tuples(st.just("restore"), scale, st.integers(0, setup.growth_interval + 1)).map(
+        lambda event: [event]
+    )
     parts = draw(st.lists(st.one_of(good_steps, burst, good_steps, burst, restored), min_size=1, max_size=4))
     events = list(itertools.chain(*parts))[:LONGEST]
     return Script(draw(inside), events + [("step", 1.0, 1.0)] * (len(events) < 2 or events[-1][0] == "restore"))
