@@ -10,6 +10,8 @@
     nox -s containers               docs/containers.md in a bare Debian: takes root and debootstrap
     nox -s benchmarks               measure, and write the pages in docs/ that say what was measured; one of them:
                                     nox -s "benchmarks(script='start_up')"
+    nox -s node_counts              count the nodes of train steps, and write docs/node-counts.md
+    nox -s mutation                 see which faults in the patch modules the tests find, and write docs/mutation.md
     nox -s requirements             our pin beside the TensorFlow pin of every row; writes docs/requirements.md
 
 All tests run against a wheel in a folder that has no ``tfls_patch`` of its own, so it is the wheel that is tested.
@@ -77,16 +79,22 @@ def keras(session, version):
     _run_row(session, row, "keras-" + version, "-m", "not once or jax", "-k", "not replicas", extra=[jax])
 
 
-def _run_row(session, row, name, *options, extra=()):
-    """Run the suites, without what needs to run only once, in an environment that is removed afterwards."""
+def _environment_of_row(session, row, folder, *extra):
+    """Install a row into a folder, and return its Python."""
     interpreter = table.find_interpreter(row.python)
     if interpreter is None:
         session.error("Python %s, which TensorFlow %s needs here, was not found" % (row.python, row.tf))
+    session.run("uv", "venv", "--quiet", "--clear", "--python", interpreter, str(folder / "env"), external=True)
+    python = str(folder / "env" / "bin" / "python")
+    _install(session, python, row.package, *row.pins, *extra)
+    return python
+
+
+def _run_row(session, row, name, *options, extra=()):
+    """Run the suites, without what needs to run only once, in an environment that is removed afterwards."""
     folder = ROOT / ".nox" / name
     try:
-        session.run("uv", "venv", "--quiet", "--clear", "--python", interpreter, str(folder / "env"), external=True)
-        python = str(folder / "env" / "bin" / "python")
-        _install(session, python, row.package, *row.pins, *extra)
+        python = _environment_of_row(session, row, folder, *extra)
         # The unit tests depend on Python, not on TensorFlow.
         suites = SUITES if table.is_first_with_its_python(row.tf) else SUITES[1:]
         _run_suites(session, python, folder, row.env, "-m", "not once", *options, suites=suites)
@@ -164,6 +172,36 @@ def benchmarks(session, script):
         return
     _install(session, python, *table.NEWEST, "scikit-learn", "wrapt", "packaging")
     session.run("python", path, *session.posargs, env=_environment({}))
+
+
+#: One row of each kind of patch module.
+CHOSEN_ROWS = ["1.14", "2.2", "2.4", "2.10", "2.15", "2.21+tf_keras", "2.22rc"]
+
+
+@nox.session(venv_backend="none")
+def node_counts(session):
+    """Count the nodes of a train step, stock and patched, on chosen rows, and write docs/node-counts.md."""
+    _with_rows(session, "docs/make_node_counts.py", _wheel(session))
+
+
+@nox.session(venv_backend="none")
+def mutation(session):
+    """Put faults into the patch modules, one at a time, and see which the tests find; writes docs/mutation.md."""
+    _with_rows(session, "tests/mutation.py", "wrapt>=1.11.1", "packaging>=20.0", "hypothesis")
+
+
+def _with_rows(session, script, *requirements):
+    """Run a script that takes interpreters of the chosen rows, each with these requirements."""
+    folder = ROOT / ".nox" / "rows"
+    pythons = []
+    try:
+        for name in CHOSEN_ROWS:
+            row = table.row(name)
+            pythons.append("%s=%s" % (name, _environment_of_row(session, row, folder / name)))
+            _install(session, pythons[-1].partition("=")[2], *requirements)
+        session.run(sys.executable, script, *pythons, *session.posargs, env=_environment({}), external=True)
+    finally:
+        shutil.rmtree(str(folder), ignore_errors=True)
 
 
 @nox.session(venv_backend="none")

@@ -26,6 +26,8 @@ from scripts import FIXED
 
 RULES = 3  # under which a surface is traced
 OTHER_MULTIPLIERS = (2.0, 4.0, 8.0)
+#: Ops that finite steps may pass in place of others: Keras 3 compares by ``>=``, contrib nests its branches otherwise.
+IN_PLACE = {"GreaterEqual": ["Equal"], "Switch": ["Add", "AddV2"]}
 
 
 class Run(object):
@@ -136,7 +138,7 @@ def report(run, name, surface, setup, script):
 
 def surfaces_of(mode):
     if mode != "jax":
-        return dict(surfaces.surfaces(mode), **surfaces.more_surfaces(mode))
+        return surfaces.all_surfaces(mode)
     import jax_surface
 
     return {"keras 3 stateless": jax_surface.StatelessSurface}
@@ -145,7 +147,7 @@ def surfaces_of(mode):
 def main(mode, part, path, seed="", count="200", only=""):
     run = Run(mode, int(seed or time.time()), int(count))
     surfaces.start(mode)
-    surfaces.Surface.problem, surfaces.ContribSurface.problem = surfaces.ThreeWeights, surfaces.TwoWeights
+    surfaces.use_more_weights()
     found = surfaces_of(mode)
     found = {name: make for name, make in sorted(found.items()) if only in name}
     print("seed", run.seed)
@@ -158,12 +160,28 @@ def main(mode, part, path, seed="", count="200", only=""):
 
 
 def write_stock(run, found, path):
-    played = {}
+    played, costs = {}, {}
     for name, make in found.items():
+        costs[name] = cost_of(make(2.0, FIXED.growth_interval))
         if surfaces.class_of(make).can_be_compared:
             played[name] = trajectories(run, name, make)
     with open(path, "w") as file:
-        json.dump({"seed": run.seed, "played": played}, file)
+        json.dump({"seed": run.seed, "played": played, "costs": costs}, file)
+
+
+def cost_of(surface):
+    """Returns ``{op: count}`` of what a finite step passes, or None where there is no graph."""
+    graph_defs = surface.graph_defs()
+    return graph_defs and surfaces.finite_path_ops(graph_defs[0])
+
+
+def check_cost(name, cost, stock):
+    """No op more than in stock, except one in place of another."""
+    more = {op: count - stock.get(op, 0) for op, count in cost.items() if count > stock.get(op, 0)}
+    less = {op: count - cost.get(op, 0) for op, count in stock.items()}
+    unpaid = [op for op in more if more[op] > sum(less.get(other, 0) for other in IN_PLACE.get(op, []))]
+    if unpaid or sum(cost.values()) > sum(stock.values()):
+        surfaces.fail("%s: a finite step passes more than in stock: %s" % (name, more))
 
 
 def check_patched(run, found, path):
@@ -184,6 +202,9 @@ def check_patched(run, found, path):
             if trajectories(run, name, make) != stock["played"][name]:
                 surfaces.fail("%s, seed %d: with a floor of 1 it is not stock" % (name, run.seed))
         between = time.process_time()
+        apply(min_scale=FIXED.min_scale, max_scale=FIXED.max_scale, regrow_steps=0)
+        if stock["costs"][name]:
+            check_cost(name, cost_of(make(2.0, FIXED.growth_interval)), stock["costs"][name])
         check_contract(run, name, make, apply)
         print("%-45s stock %.1f s, contract %.1f s" % (name, between - began, time.process_time() - between))
 

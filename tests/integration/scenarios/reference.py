@@ -11,7 +11,7 @@ SMALLEST, LARGEST = 2.0**-126, 2.0**126
 
 Setup = collections.namedtuple("Setup", ["min_scale", "max_scale", "regrow_steps", "growth_interval", "multiplier"])
 Setup.__doc__ = (
-    """What a traced step has built in: its bounds, ``regrow_steps`` (0: none), its interval and multiplier."""
+    """What is built into a traced step: bounds, ``regrow_steps`` (0: none), interval, multiplier."""
 )
 
 Script = collections.namedtuple("Script", ["initial", "events"])
@@ -54,7 +54,7 @@ class LossScale(object):
 
 
 class ContribLossScale(LossScale):
-    """That of ``tf.contrib`` by its defaults: times 0.8 at every second bad step, not in a row, since the last change."""
+    """That of ``tf.contrib`` by its defaults: times 0.8 at every second bad step since the last change."""
 
     decr_ratio, decr_every = np.float32(0.8), 2
 

@@ -49,7 +49,7 @@ def scales(is_exact):
 
 @st.composite
 def setups(draw, multipliers=(2.0,), is_exact=False, bounds=None):
-    """Draws a `Setup`: of powers of two only if `is_exact`; with these bounds, and no regrow_steps, if there are some."""
+    """Draws a `Setup`: of powers of two if `is_exact`; with `bounds`, if given, and then without regrow_steps."""
     low, high = bounds or sorted([draw(scales(is_exact)), draw(scales(is_exact))])
     regrow_steps = 0 if bounds else draw(st.integers(0, 2))
     return Setup(low, high, regrow_steps, draw(st.integers(1, 4)), draw(st.sampled_from(multipliers)))

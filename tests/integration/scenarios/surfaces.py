@@ -710,6 +710,16 @@ def more_surfaces(mode):
     return found
 
 
+def all_surfaces(mode):
+    return dict(surfaces(mode), **more_surfaces(mode))
+
+
+def use_more_weights():
+    """Has every surface that is made from now on train on more than one weight."""
+    Surface.problem = ThreeWeights
+    ContribSurface.problem = TwoWeights  # it cannot do with a gradient that is None
+
+
 def in_function(cls):
     """A surface that only runs in a ``tf.function``."""
     return functools.partial(cls, in_function=True)
@@ -747,30 +757,47 @@ def node_counts(graph_defs):
 
 
 def finite_path_nodes(graph_def):
-    """Returns how many nodes a step with finite gradients passes: the branches that it takes, and what is outside.
+    """Returns how many nodes a step with finite gradients passes."""
+    return sum(finite_path_ops(graph_def).values())
+
+
+def finite_path_ops(graph_def):
+    """Returns ``{op: count}`` of what a step with finite gradients passes: the branches taken, and what is outside.
 
     The outer conditions ask whether all is finite and take their first branch; those inside it ask whether it is time
-    to grow and take the second.
+    to grow and take the second. A loop is passed once.
     """
     if any(node.op == "Switch" for node in graph_def.node):
-        return _nodes_alive(graph_def)
+        return _counted(_ops_alive(graph_def))
     functions = {function.signature.name: function.node_def for function in graph_def.library.function}
 
     def passed(nodes, depth):
-        total = len(nodes)
+        found = [node.op for node in nodes]
         for node in nodes:
-            if node.op in ("If", "StatelessIf"):
-                branch = "then_branch" if depth == 0 else "else_branch"
-                total += passed(functions[node.attr[branch].func.name], depth + 1)
-            elif node.op in ("PartitionedCall", "StatefulPartitionedCall"):
-                total += passed(functions[node.attr["f"].func.name], depth)
-        return total
+            for name, deeper in _called(node, depth):
+                found += passed(functions[name], deeper)
+        return found
 
-    return passed(graph_def.node, 0)
+    return _counted(passed(graph_def.node, 0))
 
 
-def _nodes_alive(graph_def):
-    """The same where conditions are made of Switch and Merge in one flat graph: nodes without dead inputs."""
+def _called(node, depth):
+    """The functions that a node calls on the way of a finite step, with the depth of conditions there."""
+    if node.op in ("If", "StatelessIf"):
+        return [(node.attr["then_branch" if depth == 0 else "else_branch"].func.name, depth + 1)]
+    if node.op in ("PartitionedCall", "StatefulPartitionedCall"):
+        return [(node.attr["f"].func.name, depth)]
+    if node.op in ("While", "StatelessWhile"):
+        return [(node.attr[part].func.name, depth) for part in ("cond", "body")]
+    return []
+
+
+def _counted(ops):
+    return {op: ops.count(op) for op in set(ops)}
+
+
+def _ops_alive(graph_def):
+    """The ops of nodes without dead inputs, where conditions are made of Switch and Merge in one flat graph."""
     inputs = {node.name: [_source(text) for text in node.input] for node in graph_def.node}
     ops = {node.name: node.op for node in graph_def.node}
     inside, dead = {}, {}
@@ -800,7 +827,7 @@ def _nodes_alive(graph_def):
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(10000)
     try:
-        return sum(not is_dead(node.name) for node in graph_def.node)
+        return [node.op for node in graph_def.node if not is_dead(node.name)]
     finally:
         sys.setrecursionlimit(limit)
 
