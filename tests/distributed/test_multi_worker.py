@@ -104,6 +104,12 @@ def test_a_worker_that_is_not_patched_cannot_make_weights_differ(job, found):
     found("workers: one is not patched", "same weights; it stops at 1")
 
 
+@pytest.mark.skipif(KERAS_3, reason="on Keras 3 such a job ends at the first step")
+def test_the_message_at_the_floor_names_a_worker_that_is_not_patched(job):
+    stuck = job(2, script=[1] * 12, patched=[0], at_floor="raise", timeout=60)[0]
+    assert not stuck.report() and "another worker is not patched" in stuck.stderr, stuck.stdout + stuck.stderr[-3000:]
+
+
 def test_what_stock_does_when_one_worker_overflows(job, found):
     """Keras 3 asks each worker for its own verdict; the one that takes the step waits for the one that does not."""
     assert all(report["states"][-1][2] < 1.0 for report in reports(job(2, script=[-1, -1])))

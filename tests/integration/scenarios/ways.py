@@ -12,7 +12,16 @@ SCRIPT = [INF, INF, NAN, INF, 1.0, 1.0, INF, 1.0, 1.0, 1.0, 1.0, 1.0, NAN, 1.0, 
 INITIAL, INTERVAL, FLOOR = 1.0, 2, 2.0**-3
 #: The states that the rule gives: scale, good steps, weight in units of the rate below 1.
 EXPECTED = [(0.5, 0, 0), (0.25, 0, 0), (0.125, 0, 0), (0.125, 0, 0), (0.125, 1, 1), (0.25, 0, 2), (0.125, 0, 2)]
-EXPECTED += [(0.125, 1, 3), (0.25, 0, 4), (0.25, 1, 5), (0.5, 0, 6), (0.5, 1, 7), (0.25, 0, 7), (0.25, 1, 8), (0.5, 0, 9)]
+EXPECTED += [
+    (0.125, 1, 3),
+    (0.25, 0, 4),
+    (0.25, 1, 5),
+    (0.5, 0, 6),
+    (0.5, 1, 7),
+    (0.25, 0, 7),
+    (0.25, 1, 8),
+    (0.5, 0, 9),
+]
 SIGNATURE = [tf.TensorSpec([], tf.float32)]
 
 
