@@ -4,6 +4,9 @@
     nox -s "matrix(tf='2.4')"       what depends on the version, on a row of tests/matrix.py; `nox -s matrix`: on all
     nox -s "keras(version='3.6.0')" what concerns Keras 3, on an older Keras 3; `nox -s keras`: on all of them
     nox -s torch                    Keras 3 on torch
+    nox -s "distributed(tf='2.15')" strategies, several workers and long runs on one row; `nox -s distributed`: on all,
+                                    in about two hours; writes the tables of docs/distributed.md
+    nox -s horovod                  two workers joined by Horovod, which takes five minutes, cmake and a C++ compiler
     nox -s demo                     the demonstration
     nox -s lint
     nox -s packaging
@@ -79,6 +82,30 @@ def keras(session, version):
     _run_row(session, row, "keras-" + version, "-m", "not once or jax", "-k", "not replicas", extra=[jax])
 
 
+@nox.session(venv_backend="none")
+@nox.parametrize("tf", [row.tf for row in table.ROWS])
+def distributed(session, tf):
+    """Run strategies, workers in processes of their own and long runs on one row, and write down what was found."""
+    found = str(Path(session.create_tmp()) / "found.json")
+    _run_row(session, table.row(tf), "distributed-" + tf, "--record-distributed", found, suites=["tests/distributed"])
+    session.run("python", str(ROOT / "docs" / "make_distributed.py"), "--add", tf, found, external=True)
+
+
+@nox.session(python="3.10")
+def horovod(session):
+    """Build Horovod for the last TensorFlow that it was released for, and run two workers."""
+    python, row = _python_of(session), table.row("2.10")
+    _install(session, python, row.package, *row.pins, "setuptools<70", "wheel", "cmake<3.28", "cloudpickle", "psutil")
+    build = {"HOROVOD_WITH_TENSORFLOW": "1", "HOROVOD_WITHOUT_PYTORCH": "1", "HOROVOD_WITHOUT_MXNET": "1"}
+    build.update(HOROVOD_WITH_GLOO="1", HOROVOD_WITHOUT_MPI="1", HOROVOD_CPU_OPERATIONS="GLOO")
+    session.run(
+        *("uv", "pip", "install", "--python", python, "--no-build-isolation", "horovod==0.28.1"),
+        env={**build, "PATH": os.pathsep.join([str(session.bin), os.environ["PATH"]])},
+        external=True,
+    )
+    _run_suites(session, python, Path(session.create_tmp()), env={}, suites=["tests/distributed/test_horovod.py"])
+
+
 def _environment_of_row(session, row, folder, *extra):
     """Install a row into a folder, and return its Python."""
     interpreter = table.find_interpreter(row.python)
@@ -90,13 +117,13 @@ def _environment_of_row(session, row, folder, *extra):
     return python
 
 
-def _run_row(session, row, name, *options, extra=()):
+def _run_row(session, row, name, *options, extra=(), suites=None):
     """Run the suites, without what needs to run only once, in an environment that is removed afterwards."""
     folder = ROOT / ".nox" / name
     try:
         python = _environment_of_row(session, row, folder, *extra)
         # The unit tests depend on Python, not on TensorFlow.
-        suites = SUITES if table.is_first_with_its_python(row.tf) else SUITES[1:]
+        suites = suites or (SUITES if table.is_first_with_its_python(row.tf) else SUITES[1:])
         _run_suites(session, python, folder, row.env, "-m", "not once", *options, suites=suites)
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
@@ -126,11 +153,12 @@ def lint(session):
     session.install("flake8")
     session.run("flake8")
     session.run("python", "docs/make_supported_versions.py", "--check")
+    session.run("python", "docs/make_distributed.py", "--check")
     oldest = table.find_interpreter("3.6")
     if oldest is None:
         session.error("Python 3.6 was not found")
     files = [ROOT / "setup.py"]
-    for folder in ["tfls_patch"] + SUITES:
+    for folder in ["tfls_patch", "tests/distributed"] + SUITES:
         files += sorted((ROOT / folder).rglob("*.py"))
     check = "import sys\nfor f in sys.argv[1:]: compile(open(f, encoding='utf-8').read(), f, 'exec')"
     session.run(oldest, "-c", check, *map(str, files), external=True, log=False)

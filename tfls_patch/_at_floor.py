@@ -4,6 +4,7 @@
 row at the floor. A NaN in the forward pass, for example, is in the gradients at every scale.
 """
 
+import os
 import sys
 
 from tfls_patch import _warn, _xla
@@ -18,13 +19,19 @@ _is_told = set()
 
 def message(rule, count=None):
     """What has happened, what it means, and what to do."""
-    return (
+    text = (
         OPENING + ", %.6g, and there a gradient was inf or NaN in %d steps in a row. All of these "
         "were skipped: nothing is being learnt, and no loss scale will help. Look for a NaN or inf in the forward pass "
         "(then the loss itself is not finite), for an operation that must run in float32 (softmax, norms, exp, sums "
         "over many elements), for accumulated gradients that were never cleared, and for a learning rate that has "
         "diverged. `python -m tfls_patch diagnose train.py` says which it is" % (rule.min_scale, count or rule.patience)
-    ) + (". Or the floor is too high: TensorFlow's own is 1, this is lower by default." if rule.min_scale >= 1 else ".")
+    )
+    text += (
+        ". Or the floor is too high: TensorFlow's own is 1, this is lower by default." if rule.min_scale >= 1 else "."
+    )
+    if "TF_CONFIG" in os.environ:  # an overflow of one worker is one of all
+        text += " Or another worker is not patched, or has a higher floor: print tfls_patch.status() in each."
+    return text
 
 
 def react_now(count, rule):

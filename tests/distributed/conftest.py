@@ -1,4 +1,4 @@
-"""The cells of docs/distributed.md are what these tests found; with ``--record-distributed`` they write them down."""
+"""What these tests find out is said in docs/distributed.md: ``--record-distributed FILE`` writes it down as JSON."""
 
 import functools
 import json
@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "integration")]
+INTEGRATION = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "integration")
+sys.path.insert(0, INTEGRATION)
 
 import cluster  # noqa: E402
+from processes import run_python  # noqa: E402
 
-#: Seconds after which the workers of one job are killed; longer than any took on two busy cores.
-TIMEOUT = 120
+_found = {}
 
 
 def pytest_addoption(parser):
@@ -22,22 +22,27 @@ def pytest_addoption(parser):
 
 @pytest.fixture
 def job(tmp_path):
-    """Returns ``job(count, prefix=(), environments=None, timeout=TIMEOUT, **arguments) -> [Worker]``."""
+    """Returns ``job(count, **arguments) -> [Worker]``, see `cluster.train`."""
+    return functools.partial(cluster.train, folder=tmp_path)
 
-    def run(count, prefix=(), environments=None, timeout=TIMEOUT, **arguments):
-        command = list(prefix) + [os.path.join(HERE, "worker.py"), json.dumps(arguments)]
-        return cluster.run(command, tmp_path, environments or [{}] * count, timeout)
+
+@pytest.fixture
+def scenario(tmp_path):
+    """Returns ``scenario(name, *arguments) -> the lines of its output``; fails if the last is not OK."""
+
+    def run(name, *arguments):
+        finished = run_python(tmp_path, os.path.join(cluster.SCENARIOS, name + ".py"), *arguments)
+        lines = finished.stdout.strip().splitlines()
+        assert finished.returncode == 0 and lines[-1].startswith("OK"), finished.stdout + finished.stderr[-4000:]
+        return lines
 
     return run
 
 
-_found = {}
-
-
 @pytest.fixture
-def found(request):
-    """Returns ``found(what, text)``: notes what is to be said of this TensorFlow in the table."""
-    return functools.partial(_found.__setitem__)
+def found():
+    """Returns ``found(what, text)``: notes what is to be said of this TensorFlow."""
+    return _found.__setitem__
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -6,6 +6,7 @@ import os
 import pytest
 
 # The version is read in a process of its own: this one must stay without TensorFlow, to be quick and clean.
+from cluster import reports, train
 from versions import KERAS_3, VERSION
 
 #: Whatever depends on how a TensorFlow imports its parts is tried on each of them; the rest once, on the newest.
@@ -91,7 +92,31 @@ def test_the_gradient_tape_retries_down_to_the_floor(scenario):
 
 @pytest.mark.skipif(VERSION < (2, 1), reason="MirroredStrategy takes loss scaling in a custom loop from TF 2.1 on")
 def test_replicas_agree(scenario):
-    scenario("mirrored")
+    scenario("mirrored", "2")
+
+
+def test_each_strategy_of_one_process_does_what_it_does_in_stock(scenario):
+    scenario("strategies")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("legacy", [None, "1"])
+def test_workers_in_processes_of_their_own_agree(tmp_path, legacy):
+    """The rest of it is in tests/distributed, which takes minutes."""
+    environments = [{"TF_USE_LEGACY_KERAS": legacy} if legacy else {}] * 2
+    script, patched = [0, 1, -1, 1], [0, 1]
+    for report in reports(train(2, tmp_path, environments=environments, script=script, patched=patched)):
+        assert report["states"] == [[2.0, 0, 1.0], [1.0, 0, 1.0], [1.0, 1, 1 - 2.0**-9], [0.5, 0, 1 - 2.0**-9]], report
+
+
+@pytest.mark.once
+def test_every_way_of_running_a_step_gives_the_same(scenario):
+    scenario("ways")
+
+
+@pytest.mark.once
+def test_a_long_run_follows_the_reference(scenario):
+    scenario("long_run", "100000")
 
 
 def test_what_is_unknown_is_refused_and_left_alone(scenario):

@@ -14,6 +14,7 @@ import sys
 ARGUMENTS = {
     "patched": [],  # the workers that patch themselves; others may be by the environment
     "min_scale": [2.0**-4] * 3,
+    "at_floor": "skip",
     "interval": 3,
     "fit": False,
     "checkpoints": None,  # a folder
@@ -25,7 +26,7 @@ INDEX = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 if INDEX in ARGUMENTS["patched"]:
     import tfls_patch
 
-    tfls_patch.apply(min_scale=ARGUMENTS["min_scale"][INDEX])
+    tfls_patch.apply(min_scale=ARGUMENTS["min_scale"][INDEX], at_floor=ARGUMENTS["at_floor"], patience=3)
 
 import surfaces
 from surfaces import KERAS_3, VERSION, tf

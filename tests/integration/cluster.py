@@ -9,20 +9,17 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SCENARIOS = os.path.join(os.path.dirname(HERE), "integration", "scenarios")
+SCENARIOS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scenarios")
+
+#: Seconds after which the workers of one job are killed: more than any job took on two busy cores.
+TIMEOUT = 120
 
 
 class Worker(object):
-    """What one process left behind."""
+    """What one process left behind; its return code is that of SIGKILL if time was up."""
 
     def __init__(self, returncode, stdout, stderr):
         self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
-
-    @property
-    def hung(self):
-        """Whether it had to be killed because time was up."""
-        return self.returncode == -signal.SIGKILL
 
     def report(self):
         """The last line, which is JSON if the worker came to its end; None otherwise."""
@@ -30,7 +27,20 @@ class Worker(object):
         return json.loads(lines[-1]) if self.returncode == 0 and lines and lines[-1].startswith("{") else None
 
 
-def run(arguments, folder, environments, timeout, config=None):
+def train(count, folder, prefix=(), environments=None, timeout=TIMEOUT, **arguments):
+    """Runs ``scenarios/worker.py`` with these arguments in `count` workers; what is in `prefix` comes before it."""
+    command = list(prefix) + [os.path.join(SCENARIOS, "worker.py"), json.dumps(arguments)]
+    return run(command, folder, environments or [{}] * count, timeout, tf_config)
+
+
+def reports(workers):
+    """The reports of all workers; fails if one has none."""
+    found = [worker.report() for worker in workers]
+    assert all(found), [(worker.returncode, worker.stdout[-500:], worker.stderr[-3000:]) for worker in workers]
+    return found
+
+
+def run(arguments, folder, environments, timeout, config=lambda ports, index: {}):
     """Runs one process per environment, and kills what is left of them when time is up.
 
     Args:
@@ -38,7 +48,7 @@ def run(arguments, folder, environments, timeout, config=None):
         folder: Where they run.
         environments: A list of variables for each process.
         timeout: Seconds for all of them together.
-        config: A function of the ports and the index that gives further variables; `tf_config` by default.
+        config: A function of free ports, one for each process, and the index that gives further variables.
 
     Returns:
         A list of `Worker`.
@@ -49,7 +59,7 @@ def run(arguments, folder, environments, timeout, config=None):
         for index, variables in enumerate(environments):
             out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
             files.append((out, err))
-            environ = _environment(dict((config or tf_config)(ports, index), **variables))
+            environ = _environment(dict(config(ports, index), **variables))
             processes.append(
                 # In a group of its own, so that what it starts is killed with it.
                 subprocess.Popen(
@@ -88,10 +98,7 @@ def free_ports(count):
 
 def _environment(variables):
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TFLS_PATCH")}
-    path = [SCENARIOS] + [folder for folder in [environ.get("PYTHONPATH")] if folder]
-    environ.update(
-        CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore", PYTHONPATH=os.pathsep.join(path)
-    )
+    environ.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore")
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         environ.pop(name, None)  # gRPC would ask them for 127.0.0.1
     environ.update(variables)
