@@ -31,7 +31,8 @@ class TripWire(object):
 
     def find_spec(self, fullname, path=None, target=None):
         """Part of the import protocol."""
-        if fullname not in TOP_LEVEL or _is_registered or not self._is_wanted():
+        # The packages' own modules, too: a finder in front of us may have taken the package itself.
+        if _is_registered or fullname.partition(".")[0] not in TOP_LEVEL or not self._is_wanted():
             return None
         search = (get_ident(), fullname)
         if search in self._searches:  # one of the others asks us in turn: a wrapping finder, or a second wire
@@ -43,7 +44,7 @@ class TripWire(object):
             self._searches.discard(search)
         if hasattr(getattr(spec, "loader", None), "exec_module"):
             spec.loader = _RegisteringLoader(spec.loader, self._register)
-        elif spec is not None:  # a loader of the old protocol, from a hook of an old wrapt
+        elif getattr(spec, "loader", None) is not None:  # one of the old protocol, from a hook of an old wrapt
             self._register()
         return spec
 

@@ -31,11 +31,12 @@ class Ledger(object):
         done = []
         try:
             for entry in entries:
-                setattr(entry.owner, entry.name, entry.replacement)
                 done.append(entry)
-        except Exception:
+                setattr(entry.owner, entry.name, entry.replacement)
+        except BaseException:  # an interruption from the keyboard is one
             for entry in reversed(done):
-                _restore(entry)
+                if is_in_place(entry):
+                    _restore(entry)
             raise
         self._entries.extend(done)
 
@@ -49,11 +50,13 @@ class Ledger(object):
             The entries that were left alone because something else has replaced our replacement since.
         """
         chosen = [entry for entry in self._entries if leaves is None or entry.leaf in leaves]
-        foreign = [entry for entry in chosen if not is_in_place(entry)]
+        foreign = []
         for entry in reversed(chosen):
-            if entry not in foreign:
+            if is_in_place(entry):
                 _restore(entry)
-        self._entries = [entry for entry in self._entries if entry not in chosen]
+            elif vars(entry.owner).get(entry.name) is not entry.original:
+                foreign.insert(0, entry)
+            self._entries.remove(entry)  # one by one: what an interruption leaves in place stays on record
         return foreign
 
 

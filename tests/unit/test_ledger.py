@@ -54,3 +54,32 @@ def test_leaves_are_reverted_apart():
     ledger.replace([entry(one, "own", leaf="one"), entry(other, "own", leaf="other")])
     ledger.revert(["one"])
     assert one().own() == "stock" and other().own() == "ours" and len(ledger.entries("other")) == 1
+
+
+class Interrupted(type):
+    """A class of classes whose attributes cannot be set twice without an interruption from the keyboard."""
+
+    def __setattr__(cls, name, value):
+        super(Interrupted, cls).__setattr__(name, value)
+        cls.__class__.left -= 1
+        if cls.__class__.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_an_interruption_leaves_all_or_nothing_and_the_record_tells_which(left):
+    Interrupted.left = -1
+    owner, ledger = Interrupted("Owner", (), {"one": min, "other": max}), Ledger()
+    before = dict(vars(owner))
+    entries = [entry(owner, "one"), entry(owner, "other")]
+    Interrupted.left = left
+    with pytest.raises(KeyboardInterrupt):
+        ledger.replace(entries)
+    assert dict(vars(owner)) == before and not ledger.entries()
+
+    ledger.replace(entries)
+    Interrupted.left = left
+    with pytest.raises(KeyboardInterrupt):
+        ledger.revert()
+    assert ledger.revert() == [], "what has been put back already is nobody else's"
+    assert dict(vars(owner)) == before and not ledger.entries()
