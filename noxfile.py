@@ -4,7 +4,7 @@
     nox -s "matrix(tf='2.4')"       what depends on the version, on a row of tests/matrix.py; `nox -s matrix`: on all
     nox -s "keras(version='3.6.0')" what concerns Keras 3, on an older Keras 3; `nox -s keras`: on all of them
     nox -s torch                    Keras 3 on torch
-    nox -s demo                     the demonstration
+    nox -s demo                     the demonstration; nox -s demo -- hourglass: the other one
     nox -s lint
     nox -s packaging
     nox -s containers               docs/containers.md in a bare Debian: takes root and debootstrap
