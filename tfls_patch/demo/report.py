@@ -41,8 +41,9 @@ def text(world, results, verdict):
         results: A dict of key -> what each run of the arm returned, a list with one item a seed.
         verdict: Its `Verdict`.
     """
-    growth = "In all float16 arms %d good steps in a row double the scale (TensorFlow's default: 2000)."
-    lines = [world.title, growth % world.growth_steps, ""]
+    growth = "In %s float16 arms %d good steps in a row double the scale (TensorFlow's default: 2000)."
+    both = "both" if len(world.arms) == 3 else "all"
+    lines = [world.title, growth % (both, world.growth_steps), ""]
     lines += _table([COLUMNS] + [_row(arm.name, results[key]) for key, arm in world.arms.items()])
     seeds = len(results["float32"])
     if seeds > 1:

@@ -41,8 +41,7 @@ class KerasArm(object):
         rate = decay(float(data["learning_rate"]), int(data["decay_steps"]), 0.0)
         self._optimizer = tf.keras.optimizers.RMSprop(rate)
         if float16:
-            lower = remedy == "subclass"
-            self._optimizer = _with_loss_scale(tf, self._optimizer, int(data["growth_steps"]), lower)
+            self._optimizer = self._make_loss_scale(self._optimizer, int(data["growth_steps"]), remedy == "subclass")
         if remedy == "by_hand":
             _remove_floor(tf, self._optimizer._loss_scale)
         if hasattr(self._optimizer, "build"):
@@ -69,6 +68,9 @@ class KerasArm(object):
     def weights(self):
         """Returns the weights as arrays."""
         return [np.array(weight) for weight in self._model.get_weights()]
+
+    def _make_loss_scale(self, optimizer, growth_steps, lower):
+        return _with_loss_scale(self._tf, optimizer, growth_steps, lower)
 
     def _train_step(self, x, y):
         variables = self._model.trainable_variables
