@@ -214,15 +214,10 @@ def _error(arm, of_seed):
     return arm.error(of_seed["x_validation"], of_seed["y_validation"])
 
 
-def steps_to_share(errors, reference, every=VALIDATE_EVERY, share=SHARE):
-    """Returns the steps until errors fell by that share of what the reference fell by, or None if they never did."""
-    wanted = reference[0] - share * (reference[0] - reference[-1])
-    return next((number * every for number, error in enumerate(errors) if error <= wanted), None)
-
-
 def _row(way, results):
     runs, reference = results[way], results[FLOAT32]
-    shares = [steps_to_share(run.errors, other.errors) for run, other in zip(runs, reference)]
+    curves = [(run.errors, other.errors) for run, other in zip(runs, reference)]
+    shares = [common.steps_to_share(*each, every=VALIDATE_EVERY, share=SHARE) for each in curves]
     error, expected = np.mean([run.final for run in runs]), np.mean([run.final for run in reference])
     scale = "-"
     if runs[0].lowest is not None:

@@ -93,6 +93,19 @@ def differences(times, reference):
     return [one - other for one, other in zip(times, reference)]
 
 
+def steps_to_share(errors, reference, every, share):
+    """Returns the steps until errors fell by that share of what the reference fell by, or None if they never did.
+
+    Args:
+        errors: One for every so many steps, from before the first one on.
+        reference: The same of a training to compare with.
+        every: How many steps are between two of them.
+        share: From 0 to 1.
+    """
+    wanted = reference[0] - share * (reference[0] - reference[-1])
+    return next((number * every for number, error in enumerate(errors) if error <= wanted), None)
+
+
 def table(header, rows):
     """Returns a table in Markdown."""
     lines = [header, ["---"] * len(header)] + rows
