@@ -1,6 +1,7 @@
 """Run the demonstration and the tests on a machine that has only Python (3.8 or newer) and pip.
 
     python3 dev.py demo                      see a stuck float16 training, and the same patched
+    python3 dev.py demo hourglass            the same with a convolutional network, and with what is done without it
     python3 dev.py test                      all tests, on the newest TensorFlow
     python3 dev.py matrix [ROW ...]          all tests, on each TensorFlow of tests/matrix.py (or on these)
     python3 dev.py lint

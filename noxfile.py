@@ -7,12 +7,12 @@
     nox -s "distributed(tf='2.15')" strategies, several workers and long runs on one row; `nox -s distributed`: on all,
                                     in about two hours; writes the tables of docs/distributed.md
     nox -s horovod                  two workers joined by Horovod, which takes five minutes, cmake and a C++ compiler
-    nox -s demo                     the demonstration
+    nox -s demo                     the demonstration; nox -s demo -- hourglass: the other one
     nox -s lint
     nox -s packaging
     nox -s containers               docs/containers.md in a bare Debian: takes root and debootstrap
     nox -s benchmarks               measure, and write the pages in docs/ that say what was measured; one of them:
-                                    nox -s "benchmarks(script='start_up')"
+                                    nox -s "benchmarks(script='start_up')"; with -- --quick: see whether it works
     nox -s node_counts              count the nodes of train steps, and write docs/node-counts.md
     nox -s mutation                 see which faults in the patch modules the tests find, and write docs/mutation.md
     nox -s requirements             our pin beside the TensorFlow pin of every row; writes docs/requirements.md
@@ -190,7 +190,7 @@ def containers(session):
 
 
 @nox.session(python=_python_of_newest())
-@nox.parametrize("script", ["start_up", "recovery", "underflow"])
+@nox.parametrize("script", ["start_up", "speed", "alternatives", "hourglass", "recovery", "underflow"])
 def benchmarks(session, script):
     """Run a script of benchmarks/, which writes its page in docs/; what follows ``--`` are its options."""
     path, python = str(ROOT / "benchmarks" / (script + ".py")), _python_of(session)
@@ -198,8 +198,14 @@ def benchmarks(session, script):
         session.install("uv")
         session.run("python", path, "--wheel", _wheel(session), *session.posargs)
         return
-    _install(session, python, *table.NEWEST, "scikit-learn", "wrapt", "packaging")
-    session.run("python", path, *session.posargs, env=_environment({}))
+    if script == "speed":  # it installs each TensorFlow itself
+        session.install("uv")
+    else:
+        _install(session, python, *table.NEWEST, "scikit-learn", "matplotlib", "wrapt", "packaging")
+    env = _environment({})
+    if script in ("speed", "alternatives", "hourglass"):  # these say what they ran on: a GPU if there is one
+        env["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES")
+    session.run("python", path, *session.posargs, env=env)
 
 
 #: One row of each kind of patch module.

@@ -11,7 +11,6 @@ environments that do not differ show what a difference means.
 import argparse
 import json
 import os
-import platform
 import random
 import statistics
 import sys
@@ -25,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "start-up.md"
 sys.path.insert(0, str(ROOT / "tests" / "packaging"))
 
+import common  # noqa: E402  (beside this file)
 from environments import Environment, copy_of_source, run, uv  # noqa: E402  (no package that could be installed)
 
 Kind = namedtuple("Kind", ["name", "python", "code", "env"])
@@ -32,7 +32,6 @@ Result = namedtuple("Result", ["kind", "times", "ours", "others"])
 
 SEED = 1
 WARM_UP = 10
-QUIET = 1.0
 
 TEXT = """\
 <!-- Written by benchmarks/start_up.py. Do not edit: run `python3 dev.py nox -s benchmarks -- start_up`. -->
@@ -71,13 +70,15 @@ def main(arguments=None):
     parser.add_argument("--python", action="append", metavar="VERSION", help="default: 3.13 and 3.6")
     parser.add_argument("--starts", type=int, default=300, help="starts of each kind (default: 300)")
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write (default: docs/start-up.md)")
-    parser.add_argument("--busy", action="store_true", help="measure even if the machine does something else")
+    parser.add_argument("--quick", action="store_true", help="a few starts, to see whether it works; writes no page")
+    common.add_busy(parser)
     options = parser.parse_args(arguments)
-    if os.getloadavg()[0] > QUIET and not options.busy:
-        # Noise hides a small difference, and "not measurably longer" would then say more of the machine than of us.
-        parser.error("the load average is %s, above %s: wait, or say --busy" % (_load(), QUIET))
+    # Noise hides a small difference, and "not measurably longer" would then say more of the machine than of us.
+    common.refuse_a_busy_machine(parser, options)
+    if options.quick:
+        options.starts = 10
     wheel, out = options.wheel and options.wheel.resolve(), options.out.resolve()
-    before = _load()
+    before = common.load()
     sections, verdicts = [], []
     with tempfile.TemporaryDirectory(prefix="start_up_") as folder:
         wheel = wheel or _build(Path(folder))
@@ -93,15 +94,16 @@ def main(arguments=None):
     page = TEXT.format(
         verdicts="\n".join(verdicts),
         tables="".join(sections),
-        machine=_machine(),
-        system=_system(),
+        machine=common.machine(),
+        system=common.system(),
         load_before=before,
-        load_after=_load(),
+        load_after=common.load(),
         starts=options.starts,
         warm_up=WARM_UP,
     )
-    out.write_text(page, encoding="utf-8")
-    print("wrote %s; load average %s before, %s after" % (out, before, _load()))
+    if not options.quick:
+        out.write_text(page, encoding="utf-8")
+        print("wrote %s; load average %s before, %s after" % (out, before, common.load()))
     return 0
 
 
@@ -216,27 +218,6 @@ def _verdict(results):
         (said, middle, low, high, statistics.median(bare.times))
         + (_difference(other, bare)[0], noise_low, noise_high, _difference(armed, bare)[0])
     )
-
-
-def _load():
-    return "%.2f" % os.getloadavg()[0]
-
-
-def _machine():
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-        name = next(line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
-    except (OSError, StopIteration):
-        name = platform.processor() or platform.machine()
-    return "%s, %d cores" % (name, os.cpu_count())
-
-
-def _system():
-    try:
-        name = platform.freedesktop_os_release()["PRETTY_NAME"]
-    except (OSError, AttributeError, KeyError):
-        name = platform.system()
-    return "%s, kernel %s, %s" % (name, platform.release().split("-")[0], platform.machine())
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ def run(*arguments, **kwargs):
         ("run", "--"),
         ("run", "-x", "a.py"),
         ("run", "--min-scales", "1", "a.py"),
+        ("demo", "nonsense"),
+        ("demo", "hourglass", "--seeds", "0"),
     ],
 )
 def test_misuse_exits_with_2_and_says_why(arguments):

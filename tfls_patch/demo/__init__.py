@@ -1,7 +1,9 @@
-"""The main demonstration: ``python -m tfls_patch demo``.
+"""The demonstrations: ``python -m tfls_patch demo`` and ``python -m tfls_patch demo hourglass``.
 
-A dense float16 network learns the value of handwritten digits, side by side in float32, in stock float16 and in patched
-float16, each in a process of its own. What can be shown depends on the TensorFlow that is installed:
+A float16 network is trained side by side in float32, in stock float16 and in patched float16, each in a process of its
+own. In the first one, ``digits``, a dense network learns the value of handwritten digits. In ``hourglass`` one of 3x3
+convolutions finds areas of interest in images, and what people do today without the patch is trained beside it. What
+can be shown depends on the TensorFlow that is installed:
 
 - A large loss, where stock has a floor of 1 (TensorFlow 1.14 to 2.15, tf_keras, tf.compat.v1): every gradient overflows
   at a scale of 1, so stock float16 never takes a step.
@@ -11,8 +13,9 @@ float16, each in a process of its own. What can be shown depends on the TensorFl
 The forward pass of the large loss is finite throughout. Were it not, no loss scale could help: such layers belong in
 float32.
 
-It prints a table and a verdict per experiment and draws ``tfls_patch_demo.png``. It needs TensorFlow, matplotlib and
-scikit-learn, whose bundled digits it uses, so nothing is downloaded.
+It prints a table and a verdict per experiment and draws a picture, ``tfls_patch_demo.png`` or
+``tfls_patch_hourglass.png``. It needs TensorFlow and matplotlib, and scikit-learn for its bundled digits; nothing is
+downloaded.
 """
 
 import argparse
@@ -21,10 +24,12 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 
-DEFAULT_STEPS = 2000
-PICTURE = "tfls_patch_demo.png"
+#: What each demonstration draws, the first being the default, and which packages it needs besides TensorFlow.
+PICTURES = {"digits": "tfls_patch_demo.png", "hourglass": "tfls_patch_hourglass.png"}
+PACKAGES = {"digits": ("sklearn.datasets", "matplotlib"), "hourglass": ("matplotlib",)}
 
 #: Exit statuses.
 AS_EXPECTED, NOT_AS_EXPECTED, MISUSE = 0, 1, 2
@@ -39,11 +44,20 @@ def main(argv=None):
 
 def add_arguments(parser):
     """Adds the options of the demonstration to an ``argparse`` parser."""
-    parser.add_argument("--out", default=".", metavar="DIR", help="folder for %s (default: this one)" % PICTURE)
+    parser.add_argument(
+        "experiment", nargs="?", choices=sorted(PICTURES), default="digits", help="what to train (default: digits)"
+    )
+    parser.add_argument("--out", default=".", metavar="DIR", help="folder for the picture (default: this one)")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
-    steps, seed = "training steps (default: %(default)s)", "of batches and initial weights (default: %(default)s)"
-    parser.add_argument("--steps", type=_steps, default=DEFAULT_STEPS, metavar="N", help=steps)
-    parser.add_argument("--seed", type=_seed, default=0, metavar="S", help=seed)
+    parser.add_argument(
+        "--steps", type=_steps, metavar="N", help="training steps (default: 2000 for digits, 1000 for hourglass)"
+    )
+    parser.add_argument(
+        "--seed", type=_seed, default=0, metavar="S", help="of batches and initial weights (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds", type=_seeds, default=1, metavar="K", help="train with K seeds, from S on (default: %(default)s)"
+    )
 
 
 def run(args):
@@ -55,11 +69,11 @@ def run(args):
     Returns:
         The exit status: 0 if everything was seen that is to be expected, 1 if not, 2 if it could not be run at all.
     """
-    for package in ("sklearn.datasets", "matplotlib"):
+    for package in PACKAGES[args.experiment]:
         try:
             importlib.import_module(package)
         except ImportError as error:
-            return _refuse('scikit-learn and matplotlib are needed: pip install "tfls-patch[demo]" (%s)' % error)
+            return _refuse('%s is needed: pip install "tfls-patch[demo]" (%s)' % (package.split(".")[0], error))
     try:
         _check_writable(args)
         return _demonstrate(args)
@@ -70,7 +84,9 @@ def run(args):
 def _demonstrate(args):
     from tfls_patch.demo import arms, figure, report
 
-    clock = _Clock()
+    experiment = arms.EXPERIMENTS[args.experiment]
+    steps, seeds = args.steps or experiment.steps, range(args.seed, args.seed + args.seeds)
+    progress = _Progress()
     try:
         found = arms.probe()
     except arms.WorkerError as error:
@@ -78,30 +94,31 @@ def _demonstrate(args):
     if arms.version_tuple(found.tensorflow) < (1, 14):
         return _refuse("TensorFlow %s is too old: dynamic loss scales came with 1.14" % found.tensorflow)
 
-    worlds, notes = arms.plan(found, args.steps)
+    worlds, notes = arms.plan(experiment, found, steps)
     total = sum(len(world.arms) for world in worlds)
-    clock.say("TensorFlow %s: training %d arms, %d at a time" % (found.tensorflow, total, arms.AT_ONCE))
+    progress.start("TensorFlow %s: training %d arms, %d at a time" % (found.tensorflow, total, arms.AT_ONCE), total)
     try:
         with tempfile.TemporaryDirectory(prefix="tfls_patch_demo_") as folder:
-            results = arms.run(worlds, args.seed, args.steps, folder, clock.count_to(total))
+            results = arms.run(worlds, seeds, steps, folder, progress)
     except arms.WorkerError as error:
-        sys.stderr.write("tfls_patch demo: %s\n" % error)
+        sys.stderr.write("\ntfls_patch demo: %s\n" % error)
         return NOT_AS_EXPECTED
 
     verdicts = [report.judge(world, result) for world, result in zip(worlds, results)]
     as_expected = not any(verdict.failures for verdict in verdicts)
-    if args.steps < DEFAULT_STEPS and not as_expected:
-        notes.append("In fewer than %d steps, those that find the scale weigh more than is expected." % DEFAULT_STEPS)
+    if steps < experiment.steps and not as_expected:
+        few = "In fewer than %d steps, those that find the scale weigh more than is expected."
+        notes.append(few % experiment.steps)
     for world, result, verdict in zip(worlds, results, verdicts):
         print("\n" + report.text(world, result, verdict))
     for note in notes:
         print("\nNote: " + note)
-    picture = os.path.join(args.out, PICTURE)
+    picture = os.path.join(args.out, PICTURES[args.experiment])
     figure.save(picture, worlds, results)
-    print("\nLosses are mean squared errors of the digit's value. Picture: " + picture)
+    print("\n%s Picture: %s" % (experiment.wording.closing, picture))
     if args.json:
         with open(args.json, "w") as file:
-            json.dump(report.as_data(found, args.seed, args.steps, worlds, results, verdicts, notes), file)
+            json.dump(report.as_data(found, seeds, steps, worlds, results, verdicts, notes), file)
     return AS_EXPECTED if as_expected else NOT_AS_EXPECTED
 
 
@@ -127,6 +144,10 @@ def _seed(text):
     return _integer(text, 0, 2 ** 32 - 1)
 
 
+def _seeds(text):
+    return _integer(text, 1, 100)
+
+
 def _integer(text, low, high):
     try:
         number = int(text)
@@ -137,22 +158,38 @@ def _integer(text, low, high):
     return number
 
 
-class _Clock(object):
-    """Says on stderr how far the work is, with the seconds since it was made."""
+class _Progress(object):
+    """Says on stderr how far the work is: a bar on a terminal, elsewhere a line whenever an arm is done."""
+
+    BAR = 30
 
     def __init__(self):
-        self._start = time.time()
+        self._start, self._lock, self._is_terminal = time.time(), threading.Lock(), sys.stderr.isatty()
+        self._total, self._shares = 1, {}
 
-    def say(self, text):
-        sys.stderr.write("[%3d s] %s\n" % (time.time() - self._start, text))
+    def start(self, text, total):
+        """Opens the work on so many arms."""
+        self._total = total
+        self._write("[%3d s] %s\n" % (time.time() - self._start, text))
+
+    def move(self, world, arm, share):
+        """Notes that a share of the work on an arm is done; called from several threads."""
+        with self._lock:
+            self._shares[world.key, arm.name] = share
+            done = [each for each in self._shares.values() if each == 1.0]
+            seconds = time.time() - self._start
+            if share == 1.0:
+                clear = "\r\033[K" if self._is_terminal else ""
+                said = (clear, seconds, len(done), self._total, world.title, arm.name)
+                self._write("%s[%3d s] %d of %d: %s: %s\n" % said)
+            if self._is_terminal and len(done) < self._total:
+                self._write(self._bar(sum(self._shares.values()) / self._total, seconds))
+
+    def _bar(self, share, seconds):
+        filled = int(self.BAR * share)
+        return "\r[%3d s] [%s%s] %3d %%" % (seconds, "#" * filled, "." * (self.BAR - filled), 100 * share)
+
+    @staticmethod
+    def _write(text):
+        sys.stderr.write(text)
         sys.stderr.flush()
-
-    def count_to(self, total):
-        """Returns a function to call with a world and an arm whenever an arm is done."""
-        done = []
-
-        def on_done(world, arm):
-            done.append(arm)
-            self.say("%d of %d: %s: %s" % (len(done), total, world.title, arm.name))
-
-        return on_done

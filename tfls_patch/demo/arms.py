@@ -1,4 +1,4 @@
-"""What is trained: which worlds this TensorFlow has, the arms of each, and the process that each arm gets.
+"""What is trained: the experiments, which worlds this TensorFlow has, their arms, and the process that each arm gets.
 
 Two worlds can be shown. In the world with a floor (TensorFlow's own classes, Keras 2), a large loss makes gradients
 overflow at a loss scale of 1, below which stock does not go. In the world without one (Keras 3), a burst of NaN batches
@@ -12,21 +12,80 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 from tfls_patch.demo import data
 
 #: Arms that train at the same time. Each is a single small network, so two fit two cores and little memory.
 AT_ONCE = 2
 
-LARGE_LOSS = 1000000
 BURST_LENGTH = 150
 
-#: Good steps until the scale doubles. Stock's 2000 would show no growth in a run as short as this. The other world has
-#: 29 doublings to make good after its burst.
-GROWTH_STEPS_WITH_FLOOR = 100
-GROWTH_STEPS_WITHOUT_FLOOR = 25
+Experiment = collections.namedtuple(
+    "Experiment",
+    ["network", "steps", "loss_factor", "growth_with_floor", "growth_without_floor", "remedies", "wording"],
+)
+Experiment.__doc__ = """What is trained in every world.
 
-Arm = collections.namedtuple("Arm", ["name", "float16", "patched", "burst"])
+Attributes:
+    network: A key of ``data.TASKS`` and ``networks.NETWORKS``.
+    steps: Training steps on real batches, if no other number is asked for.
+    loss_factor: What the error is multiplied by where there is a floor, to give the loss.
+    growth_with_floor: Good steps until the scale doubles. Stock's 2000 would show no growth in a run as short as this.
+    growth_without_floor: The same in the other world, which has 29 doublings to make good after its burst.
+    remedies: Whether what people do today without the patch gets arms too.
+    wording: A `Wording`.
+"""
+
+Wording = collections.namedtuple("Wording", ["with_floor", "error", "closing"])
+Wording.__doc__ = """How an experiment is spoken of.
+
+Attributes:
+    with_floor: The title of the world with a floor.
+    error: What is on the axis.
+    closing: A sentence below the tables.
+"""
+
+EXPERIMENTS = collections.OrderedDict(
+    [
+        (
+            "digits",
+            Experiment(
+                network="digits",
+                steps=2000,
+                loss_factor=1000000.0,
+                growth_with_floor=100,
+                growth_without_floor=25,
+                remedies=False,
+                wording=Wording(
+                    with_floor="A large loss (x 1,000,000)",
+                    error="mean squared error",
+                    closing="Losses are mean squared errors of the digit's value.",
+                ),
+            ),
+        ),
+        (
+            "hourglass",
+            Experiment(
+                network="hourglass",
+                steps=1000,
+                # Images are 32 x 16, and the error is a mean over the batch. So a pixel weighs what it would in a sum
+                # over 16 images of 1024 x 512.
+                loss_factor=16 * 1024.0 * 512 / (32 * 16),
+                growth_with_floor=50,
+                growth_without_floor=25,
+                remedies=True,
+                wording=Wording(
+                    with_floor="An hourglass network, focal loss",
+                    error="focal loss of an image",
+                    closing="Losses are focal losses, summed over the pixels of an image.",
+                ),
+            ),
+        ),
+    ]
+)
+
+Arm = collections.namedtuple("Arm", ["name", "float16", "patched", "burst", "remedy"])
 Arm.__doc__ = """One training run.
 
 Attributes:
@@ -34,19 +93,22 @@ Attributes:
     float16: Whether layers compute in float16 under a dynamic loss scale, or in float32 without one.
     patched: Whether it calls ``tfls_patch.apply()``.
     burst: Whether it is fed the NaN batches.
+    remedy: What is done instead of the patch, as ``worker.py`` calls it, or None.
 """
 
 World = collections.namedtuple(
-    "World", ["key", "title", "api", "legacy_keras", "loss_factor", "growth_steps", "bad_steps", "arms"]
+    "World",
+    ["key", "title", "experiment", "api", "legacy_keras", "loss_factor", "growth_steps", "bad_steps", "arms"],
 )
-World.__doc__ = """One experiment.
+World.__doc__ = """An experiment under one kind of loss scale.
 
 Attributes:
     key: ``floor`` or ``no_floor``.
     title: A heading that names the API and the version.
+    experiment: The `Experiment`.
     api: ``keras`` or ``session``, as ``worker.py`` calls them.
     legacy_keras: Whether ``tf.keras`` is to be tf_keras.
-    loss_factor: What the mean squared error is multiplied by.
+    loss_factor: What the error is multiplied by.
     growth_steps: Good steps until the scale doubles.
     bad_steps: The range of steps whose batches are NaN.
     arms: A dict of name -> `Arm`, in the order of the table.
@@ -55,19 +117,31 @@ Attributes:
 Found = collections.namedtuple("Found", ["tensorflow", "keras", "has_tf_keras"])
 Found.__doc__ = "The versions that an ordinary script gets here, and whether tf_keras is installed too."
 
+
+def _arm(name, float16=True, patched=False, burst=False, remedy=None):
+    return Arm(name, float16, patched, burst, remedy)
+
+
 FLOOR_ARMS = collections.OrderedDict(
     [
-        ("float32", Arm("float32", float16=False, patched=False, burst=False)),
-        ("stock", Arm("stock float16", float16=True, patched=False, burst=False)),
-        ("patched", Arm("patched float16", float16=True, patched=True, burst=False)),
+        ("float32", _arm("float32", float16=False)),
+        ("stock", _arm("stock float16")),
+        ("patched", _arm("patched float16", patched=True)),
+    ]
+)
+
+REMEDIES = collections.OrderedDict(
+    [
+        ("by_hand", _arm("floor removed by hand", remedy="by_hand")),
+        ("subclass", _arm("subclass, scale / 1024", remedy="subclass")),
     ]
 )
 
 NO_FLOOR_ARMS = collections.OrderedDict(
     [
-        ("float32", Arm("float32, no burst", float16=False, patched=False, burst=False)),
-        ("stock", Arm("stock float16, burst", float16=True, patched=False, burst=True)),
-        ("patched", Arm("patched float16, burst", float16=True, patched=True, burst=True)),
+        ("float32", _arm("float32, no burst", float16=False)),
+        ("stock", _arm("stock float16, burst", burst=True)),
+        ("patched", _arm("patched float16, burst", patched=True, burst=True)),
     ]
 )
 
@@ -85,10 +159,11 @@ def probe():
     return Found(**_run_worker("looking for TensorFlow", ["--probe"], _environment(patched=False, legacy_keras=False)))
 
 
-def plan(found, steps):
+def plan(experiment, found, steps):
     """Decides what can be shown with what was found.
 
     Args:
+        experiment: An `Experiment`.
         found: A `Found`.
         steps: Training steps on real batches.
 
@@ -99,14 +174,16 @@ def plan(found, steps):
     is_keras_3 = version_tuple(found.keras) >= (3, 0)
     worlds, notes = [], []
     if version >= (2, 0) and not is_keras_3:
-        worlds.append(_floor_world("tf.keras of TensorFlow %s" % found.tensorflow, "keras"))
+        worlds.append(_floor_world(experiment, "tf.keras of TensorFlow %s" % found.tensorflow, "keras"))
     elif found.has_tf_keras:
-        worlds.append(_floor_world("tf_keras with TensorFlow %s" % found.tensorflow, "keras", legacy_keras=True))
+        software = "tf_keras with TensorFlow %s" % found.tensorflow
+        worlds.append(_floor_world(experiment, software, "keras", legacy_keras=True))
     else:
-        worlds.append(_floor_world("tf.compat.v1 of TensorFlow %s" % found.tensorflow, "session"))
+        worlds.append(_floor_world(experiment, "tf.compat.v1 of TensorFlow %s" % found.tensorflow, "session"))
         notes.append(_why_session(version))
     if is_keras_3:
-        worlds.append(_no_floor_world("Keras %s with TensorFlow %s" % (found.keras, found.tensorflow), steps))
+        software = "Keras %s with TensorFlow %s" % (found.keras, found.tensorflow)
+        worlds.append(_no_floor_world(experiment, software, steps))
     else:
         notes.append(
             "The second experiment, a burst of NaN batches that brings the loss scale to 0, needs Keras 3 (TensorFlow "
@@ -120,18 +197,18 @@ def version_tuple(text):
     return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
 
 
-def run(worlds, seed, steps, folder, on_done):
+def run(worlds, seeds, steps, folder, progress):
     """Trains every arm of every world.
 
     Args:
         worlds: A list of `World`.
-        seed: Of the data.
+        seeds: Of the data; each arm is trained once with each.
         steps: Training steps on real batches.
         folder: A temporary folder for the data.
-        on_done: Called with a world and an arm when the arm has ended well.
+        progress: Its ``move(world, arm, share)`` is called whenever an arm has come further, in any thread.
 
     Returns:
-        A list, parallel to `worlds`, of dicts: key of the arm -> what ``worker.train`` returned.
+        A list, parallel to `worlds`, of dicts: key of the arm -> a list of what ``worker.train`` returned, one a seed.
 
     Raises:
         WorkerError: An arm died.
@@ -140,15 +217,13 @@ def run(worlds, seed, steps, folder, on_done):
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         jobs = {}
         for number, world in enumerate(worlds):
-            path = os.path.join(folder, world.key + ".npz")
-            data.save(path, seed, steps, world.loss_factor, world.growth_steps, world.bad_steps)
+            paths = [_data(world, seed, steps, folder) for seed in seeds]
             for key, arm in world.arms.items():
-                jobs[pool.submit(_train, world, arm, path)] = number, key
+                jobs[pool.submit(_train, world, arm, paths, progress)] = number, key
         try:
             for job in concurrent.futures.as_completed(jobs):
                 number, key = jobs[job]
                 results[number][key] = job.result()
-                on_done(worlds[number], worlds[number].arms[key])
         except BaseException:
             for job in jobs:
                 job.cancel()
@@ -156,28 +231,41 @@ def run(worlds, seed, steps, folder, on_done):
     return results
 
 
-def _floor_world(software, api, legacy_keras=False):
+def _data(world, seed, steps, folder):
+    path = os.path.join(folder, "%s_%d.npz" % (world.key, seed))
+    data.save(path, world.experiment.network, seed, steps, world.loss_factor, world.growth_steps, world.bad_steps)
+    return path
+
+
+def _floor_world(experiment, software, api, legacy_keras=False):
+    world_arms = collections.OrderedDict(FLOOR_ARMS)
+    if experiment.remedies:
+        world_arms.update(REMEDIES)
+        if api == "session":  # there the methods to override are private
+            del world_arms["subclass"]
     return World(
         key="floor",
-        title="A large loss (x {:,}), {}".format(LARGE_LOSS, software),
+        title="%s, %s" % (experiment.wording.with_floor, software),
+        experiment=experiment,
         api=api,
         legacy_keras=legacy_keras,
-        loss_factor=LARGE_LOSS,
-        growth_steps=GROWTH_STEPS_WITH_FLOOR,
+        loss_factor=experiment.loss_factor,
+        growth_steps=experiment.growth_with_floor,
         bad_steps=range(0),
-        arms=FLOOR_ARMS,
+        arms=world_arms,
     )
 
 
-def _no_floor_world(software, steps):
+def _no_floor_world(experiment, software, steps):
     start = steps * 3 // 10
     return World(
         key="no_floor",
         title="A burst of %d NaN batches, %s" % (BURST_LENGTH, software),
+        experiment=experiment,
         api="keras",
         legacy_keras=False,
         loss_factor=1.0,
-        growth_steps=GROWTH_STEPS_WITHOUT_FLOOR,
+        growth_steps=experiment.growth_without_floor,
         bad_steps=range(start, start + BURST_LENGTH),
         arms=NO_FLOOR_ARMS,
     )
@@ -195,11 +283,14 @@ def _why_session(version):
     )
 
 
-def _train(world, arm, path):
-    options = ["--api", world.api, "--data", path]
+def _train(world, arm, paths, progress):
+    options = ["--api", world.api, "--network", world.experiment.network]
     options += ["--" + name for name in ("float16", "patched", "burst") if getattr(arm, name)]
+    options += ["--remedy", arm.remedy] if arm.remedy else []
+    options += ["--data"] + paths
     environment = _environment(arm.patched, world.legacy_keras)
-    return _run_worker("%s: %s" % (world.title, arm.name), options, environment)
+    what = "%s: %s" % (world.title, arm.name)
+    return _run_worker(what, options, environment, lambda share: progress.move(world, arm, share))
 
 
 def _environment(patched, legacy_keras):
@@ -218,15 +309,27 @@ def _environment(patched, legacy_keras):
     return environment
 
 
-def _run_worker(what, options, environment):
-    """Runs ``worker.py`` and returns the dict that it prints; blocks until it ends."""
+def _run_worker(what, options, environment, on_share=lambda share: None):
+    """Runs ``worker.py`` and returns what it prints last; blocks until it ends.
+
+    Before that it prints how much of its work is done, which `on_share` is called with.
+    """
     worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker.py")
-    process = subprocess.Popen(
-        [sys.executable, worker] + options, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    output, errors = [text.decode("utf-8", "replace").strip().splitlines() for text in process.communicate()]
-    if process.returncode != 0 or not output:
-        raise WorkerError(
-            "%s: the process ended with status %d.\n    %s" % (what, process.returncode, "\n    ".join(errors[-12:]))
+    output = ""
+    with tempfile.TemporaryFile() as errors:  # not a pipe, which would be full before it is read
+        process = subprocess.Popen(
+            [sys.executable, worker] + options, env=environment, stdout=subprocess.PIPE, stderr=errors
         )
-    return json.loads(output[-1])
+        for line in process.stdout:
+            output = line.decode("utf-8", "replace")
+            if re.match(r"0\.\d+$", output.strip()):
+                on_share(float(output))
+        process.stdout.close()
+        if process.wait() != 0 or not output:
+            errors.seek(0)
+            last = errors.read().decode("utf-8", "replace").strip().splitlines()[-12:]
+            raise WorkerError(
+                "%s: the process ended with status %d.\n    %s" % (what, process.returncode, "\n    ".join(last))
+            )
+    on_share(1.0)
+    return json.loads(output)

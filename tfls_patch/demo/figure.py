@@ -5,8 +5,16 @@ import numpy as np
 from tfls_patch._settings import DEFAULT_MIN_SCALE
 
 #: Told apart in grey too, and by people to whom red and green are the same. Where lines meet, the widest lies below.
-COLOURS = {"float32": "#b0b0b0", "stock": "#d55e00", "patched": "#0072b2"}
-WIDTHS = {"float32": 6.0, "stock": 3.4, "patched": 1.5}
+COLOURS = {
+    "float32": "#b0b0b0",
+    "stock": "#d55e00",
+    "patched": "#0072b2",
+    "by_hand": "#e6a8d0",
+    "subclass": "#009e73",
+}
+WIDTHS = {"float32": 6.0, "stock": 3.4, "patched": 1.5, "by_hand": 4.0, "subclass": 1.5}
+#: Lower ones lie below.
+LEVELS = {"float32": 2, "by_hand": 2.2, "stock": 2.4, "subclass": 2.6, "patched": 2.8}
 BURST_COLOUR = "#f7e3a1"
 
 #: A batch is small and its loss noisy: the line is a mean over so many steps.
@@ -22,7 +30,7 @@ def save(path, worlds, results):
     Args:
         path: Where to.
         worlds: A list of `World`.
-        results: A list, parallel to it, of dicts: key of the arm -> what the arm returned.
+        results: A list, parallel to it, of dicts: key of the arm -> what its runs returned. The first is drawn.
     """
     # Not pyplot: it would look for a window system, and there may be none.
     import matplotlib
@@ -33,7 +41,8 @@ def save(path, worlds, results):
         figure = Figure(figsize=(12, 4.2 * len(worlds)), dpi=120)
         FigureCanvasAgg(figure)
         grid = figure.subplots(len(worlds), 2, squeeze=False)
-        for (loss_axes, scale_axes), world, result in zip(grid, worlds, results):
+        for (loss_axes, scale_axes), world, runs in zip(grid, worlds, results):
+            result = {key: run[0] for key, run in runs.items()}
             loss_axes.set_title(world.title, loc="left", fontsize=14, fontweight="bold", pad=12)
             for axes in (loss_axes, scale_axes):
                 _prepare(axes, world)
@@ -58,7 +67,7 @@ def _prepare(axes, world):
 def _draw_losses(axes, world, results):
     for key, arm in world.arms.items():
         losses = _on_common_axis(world, arm, results[key]["loss"])
-        axes.plot(_smooth(losses), color=COLOURS[key], linewidth=WIDTHS[key], label=arm.name)
+        axes.plot(_smooth(losses), **_style(key, arm))
         good = np.flatnonzero(np.isfinite(losses))
         if not results[key]["weights_finite"] and len(good):
             level = losses[good[-SMOOTH_OVER:]].mean()
@@ -67,7 +76,7 @@ def _draw_losses(axes, world, results):
         elif True not in results[key]["applied"]:
             _annotate(axes, key, "never takes a step", (len(losses) / 2, np.nanmean(losses)), (0, -26), "center")
     axes.set_yscale("log")
-    axes.set_ylabel("mean squared error")
+    axes.set_ylabel(world.experiment.wording.error)
     axes.legend(loc="center right" if world.key == "floor" else "upper right")
 
 
@@ -77,7 +86,7 @@ def _draw_scales(axes, world, results):
             continue
         scales = _on_common_axis(world, arm, results[key]["scale"])
         drawn = np.log2(np.maximum(scales, DRAWN_AS_ZERO))
-        axes.plot(drawn, drawstyle="steps-post", color=COLOURS[key], linewidth=WIDTHS[key], label=arm.name)
+        axes.plot(drawn, drawstyle="steps-post", **_style(key, arm))
         if scales[-1] == 0:
             _annotate(axes, key, "scale is 0", (len(drawn), drawn[-1]), (-2, 8), "right")
     if world.key == "floor":
@@ -86,6 +95,10 @@ def _draw_scales(axes, world, results):
     axes.yaxis.set_major_formatter(_power_of_two())
     axes.set_ylabel("loss scale")
     axes.legend(loc="upper right" if world.key == "floor" else "center right")
+
+
+def _style(key, arm):
+    return {"color": COLOURS[key], "linewidth": WIDTHS[key], "zorder": LEVELS[key], "label": arm.name}
 
 
 def _on_common_axis(world, arm, values):

@@ -23,15 +23,14 @@ Attributes:
 """
 
 
-def train_loss(result):
+def train_loss(run):
     """The mean loss of the last steps, NaN if one of them is."""
-    last = result["loss"][-LAST_STEPS:]
-    return sum(last) / len(last)
+    return _mean(run["loss"][-LAST_STEPS:])
 
 
-def first_applied(result):
+def first_applied(run):
     """The number of the first step that changed a weight, from 0, or None."""
-    return result["applied"].index(True) if True in result["applied"] else None
+    return run["applied"].index(True) if True in run["applied"] else None
 
 
 def text(world, results, verdict):
@@ -39,12 +38,16 @@ def text(world, results, verdict):
 
     Args:
         world: A `World`.
-        results: A dict of key -> what the arm returned.
+        results: A dict of key -> what each run of the arm returned, a list with one item a seed.
         verdict: Its `Verdict`.
     """
-    growth = "In both float16 arms %d good steps in a row double the scale (TensorFlow's default: 2000)."
-    lines = [world.title, growth % world.growth_steps, ""]
+    growth = "In %s float16 arms %d good steps in a row double the scale (TensorFlow's default: 2000)."
+    both = "both" if len(world.arms) == 3 else "all"
+    lines = [world.title, growth % (both, world.growth_steps), ""]
     lines += _table([COLUMNS] + [_row(arm.name, results[key]) for key, arm in world.arms.items()])
+    seeds = len(results["float32"])
+    if seeds > 1:
+        lines += ["", "Losses are means over %d seeds; other numbers go from the least to the greatest." % seeds]
     lines += ["", "=> " + verdict.sentence]
     lines += ["   EXPECTED, NOT SEEN: " + failure for failure in verdict.failures]
     return "\n".join(lines)
@@ -53,16 +56,16 @@ def text(world, results, verdict):
 def judge(world, results):
     """Returns the `Verdict` on one world."""
     judges = {"floor": _judge_floor, "no_floor": _judge_no_floor}
-    return judges[world.key](results["float32"], results["stock"], results["patched"])
+    return judges[world.key](world, results)
 
 
-def as_data(found, seed, steps, worlds, results, verdicts, notes):
+def as_data(found, seeds, steps, worlds, results, verdicts, notes):
     """Returns everything that was measured, ready for ``json.dumps``; NaN and infinity become None."""
     return {
         "tfls_patch": __version__,
         "tensorflow": found.tensorflow,
         "keras": found.keras,
-        "seed": seed,
+        "seeds": list(seeds),
         "steps": steps,
         "held": not any(verdict.failures for verdict in verdicts),
         "notes": notes,
@@ -77,53 +80,70 @@ def _table(rows):
     return lines
 
 
-def _row(name, result):
-    first = first_applied(result)
+def _row(name, runs):
+    first = [first_applied(run) for run in runs]
     return (
         name,
-        "%.4g" % train_loss(result),
-        "%.4g" % result["validation_loss"],
-        "never" if first is None else "%d" % first,
-        "%d of %d" % (result["applied"].count(False), len(result["applied"])),
-        "-" if result["final_scale"] is None else scale_text(result["final_scale"]),
-        _weights(result),
+        "%.4g" % _mean([train_loss(run) for run in runs]),
+        "%.4g" % _validation_loss(runs),
+        "never" if None in first else _span(first),
+        "%s of %d" % (_span([run["applied"].count(False) for run in runs]), len(runs[0]["applied"])),
+        "-" if runs[0]["final_scale"] is None else _span([run["final_scale"] for run in runs], scale_text),
+        " / ".join(sorted({_weights(run) for run in runs})),
     )
 
 
-def _weights(result):
-    if not result["weights_finite"]:
+def _span(values, text=str):
+    low, high = min(values), max(values)
+    return text(low) if low == high else "%s - %s" % (text(low), text(high))
+
+
+def _weights(run):
+    if not run["weights_finite"]:
         return "NaN"
-    return "trained, finite" if result["weights_changed"] else "unchanged, bit for bit"
+    return "trained, finite" if run["weights_changed"] else "unchanged, bit for bit"
 
 
-def _judge_floor(float32, stock, patched):
-    frozen = not stock["weights_changed"] and first_applied(stock) is None
-    stuck = stock["final_scale"] == 1
+def _judge_floor(world, results):
+    float32, stock, patched = results["float32"], results["stock"], results["patched"]
+    frozen = all(not run["weights_changed"] and first_applied(run) is None for run in stock)
+    stuck = all(run["final_scale"] == 1 for run in stock)
     if frozen and stuck:
         fate = "never took a step: its scale stands at 1 and its weights are bit for bit the initial ones"
     else:
-        fate = "ended at a scale of %s, weights %s" % (scale_text(stock["final_scale"]), _weights(stock))
-    return _verdict(
-        "stock float16 %s; patched float16 ended %s." % (fate, _comparison(patched, float32)),
-        (_forward_is_finite(float32, stock, patched), "the forward pass is finite in every step"),
+        fate = "ended at a scale of %s, weights %s" % (_row("", stock)[-2:])
+    sentence = "stock float16 %s; patched float16 ended %s." % (fate, _comparison(patched, float32))
+    expectations = [
+        (_forward_is_finite(results), "the forward pass is finite in every step"),
         (frozen, "stock float16 never changes a weight"),
         (stuck, "stock float16 is stuck at a loss scale of 1"),
-        (patched["weights_finite"], "patched float16 ends with finite weights"),
+        (all(run["weights_finite"] for run in patched), "patched float16 ends with finite weights"),
         (_gap(patched, float32) <= TOLERANCE, "patched float16 ends within %g %% of float32" % (100 * TOLERANCE)),
-    )
+    ]
+    if world.experiment.remedies:
+        lowest = [min(run["scale"]) for run in patched]
+        sentence += " Its scale went down to %s and came back to %s." % (
+            _span(lowest, scale_text),
+            _span([run["final_scale"] for run in patched], scale_text),
+        )
+        came_back = all(run["final_scale"] > low for run, low in zip(patched, lowest))
+        expectations += [
+            (all(0.01 <= low <= 0.0625 for low in lowest), "the scale of patched float16 goes down to 0.01 to 0.06"),
+            (came_back, "the scale of patched float16 grows again"),
+        ]
+    return _verdict(sentence, *expectations)
 
 
-def _judge_no_floor(float32, stock, patched):
+def _judge_no_floor(world, results):
+    float32, stock, patched = results["float32"], results["stock"], results["patched"]
     sentence = "stock float16 ended at a scale of %s, weights %s; patched float16 went down to %s and ended %s." % (
-        scale_text(stock["final_scale"]),
-        _weights(stock),
-        scale_text(min(patched["scale"])),
-        _comparison(patched, float32),
+        _row("", stock)[-2:]
+        + (_span([min(run["scale"]) for run in patched], scale_text), _comparison(patched, float32))
     )
     return _verdict(
         sentence,
-        (not stock["weights_finite"], "stock float16 ends with NaN in its weights"),
-        (patched["weights_finite"], "patched float16 ends with finite weights"),
+        (not any(run["weights_finite"] for run in stock), "stock float16 ends with NaN in its weights"),
+        (all(run["weights_finite"] for run in patched), "patched float16 ends with finite weights"),
         (
             _gap(patched, float32) <= TOLERANCE,
             "patched float16 ends within %g %% of float32 without the burst" % (100 * TOLERANCE),
@@ -131,26 +151,34 @@ def _judge_no_floor(float32, stock, patched):
     )
 
 
-def _forward_is_finite(*results):
-    return all(math.isfinite(loss) for result in results for loss in result["loss"])
+def _forward_is_finite(results):
+    return all(math.isfinite(loss) for runs in results.values() for run in runs for loss in run["loss"])
 
 
 def _verdict(sentence, *expectations):
     return Verdict(sentence, [text for held, text in expectations if not held])
 
 
-def _gap(result, reference):
-    """How far apart two validation losses are, relative; infinite if one is not finite."""
-    gap = abs(result["validation_loss"] / reference["validation_loss"] - 1)
+def _mean(values):
+    return sum(values) / len(values)
+
+
+def _validation_loss(runs):
+    return _mean([run["validation_loss"] for run in runs])
+
+
+def _gap(runs, reference):
+    """How far apart two mean validation losses are, relative; infinite if one is not finite."""
+    gap = abs(_validation_loss(runs) / _validation_loss(reference) - 1)
     return math.inf if math.isnan(gap) else gap
 
 
-def _comparison(result, reference):
-    gap = _gap(result, reference)
+def _comparison(runs, reference):
+    gap = _gap(runs, reference)
     return "%s float32 (validation loss %.4g against %.4g)" % (
         "within %.1f %% of" % (100 * gap) if math.isfinite(gap) else "nowhere near",
-        result["validation_loss"],
-        reference["validation_loss"],
+        _validation_loss(runs),
+        _validation_loss(reference),
     )
 
 
@@ -167,14 +195,18 @@ def _world_as_data(world, results, verdict):
     }
 
 
-def _arm_as_data(name, result):
+def _arm_as_data(name, runs):
+    mean = _finite_or_none(_validation_loss(runs))
+    return {"name": name, "validation_loss": mean, "runs": [_run_as_data(run) for run in runs]}
+
+
+def _run_as_data(run):
     summary = {
-        "name": name,
-        "train_loss": train_loss(result),
-        "first_applied_step": first_applied(result),
-        "steps_skipped": result["applied"].count(False),
+        "train_loss": train_loss(run),
+        "first_applied_step": first_applied(run),
+        "steps_skipped": run["applied"].count(False),
     }
-    return {key: _finite_or_none(value) for key, value in dict(summary, **result).items()}
+    return {key: _finite_or_none(value) for key, value in dict(summary, **run).items()}
 
 
 def _finite_or_none(value):
