@@ -158,7 +158,7 @@ def write(lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="LINE", help="a line of the page, such as tensorflow-2.4 or keras-3.3")
+    parser.add_argument("names", nargs="*", metavar="LINE", help="a line of the page: tensorflow-2.4, keras-3.3, ...")
     names = parser.parse_args().names or list(pairs())
     lines = lines_of_page()
     for name in names:

@@ -17,10 +17,10 @@ if ARGUMENTS["patched"]:
     tfls_patch.apply(**ARGUMENTS.get("settings", {}))
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration", "scenarios"))
-import horovod.tensorflow as hvd
-import horovod.tensorflow.keras as hvd_keras
-import surfaces
-from surfaces import tf
+import horovod.tensorflow as hvd  # noqa: E402
+import horovod.tensorflow.keras as hvd_keras  # noqa: E402
+import surfaces  # noqa: E402
+from surfaces import tf  # noqa: E402
 
 surfaces.start("eager")
 hvd.init()

@@ -25,8 +25,8 @@ def test_random_scripts_go_as_the_reference_and_with_a_floor_of_1_as_stock(scena
 
 
 @pytest.mark.once
-def test_random_scripts_go_as_the_reference_on_jax(scenario, tmp_path):
-    _conform(scenario, "jax", str(tmp_path / "stock.json"))
+def test_random_scripts_go_as_the_reference_on_jax(scenario_from_the_start, tmp_path):
+    _conform(scenario_from_the_start, "jax", str(tmp_path / "stock.json"))
 
 
 def _conform(scenario, mode, path):

@@ -10,9 +10,7 @@ RATE = 2.0**-10  # of the gradient descent; a power of two, so that weights are 
 SMALLEST, LARGEST = 2.0**-126, 2.0**126
 
 Setup = collections.namedtuple("Setup", ["min_scale", "max_scale", "regrow_steps", "growth_interval", "multiplier"])
-Setup.__doc__ = (
-    """What is built into a traced step: bounds, ``regrow_steps`` (0: none), interval, multiplier."""
-)
+Setup.__doc__ = """What is built into a traced step: bounds, ``regrow_steps`` (0: none), interval, multiplier."""
 
 Script = collections.namedtuple("Script", ["initial", "events"])
 Script.__doc__ = """What a training goes through: it begins with the scale `initial`; then events, each one of
