@@ -4,10 +4,9 @@
 row at the floor. A NaN in the forward pass, for example, is in the gradients at every scale.
 """
 
-import os
 import sys
 
-from tfls_patch import _warn, _xla
+from tfls_patch import _settings, _warn, _xla
 from tfls_patch._settings import RAISE, SKIP, WARN
 from tfls_patch.errors import LossScaleFloorError
 
@@ -29,7 +28,7 @@ def message(rule, count=None):
     text += (
         ". Or the floor is too high: TensorFlow's own is 1, this is lower by default." if rule.min_scale >= 1 else "."
     )
-    if "TF_CONFIG" in os.environ:  # an overflow of one worker is one of all
+    if _settings.has_other_workers():  # an overflow of one worker is one of all
         text += " Or another worker is not patched, or has a higher floor: print tfls_patch.status() in each."
     return text
 

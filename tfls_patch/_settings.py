@@ -195,6 +195,11 @@ def killed(environ=None):
     return switch(environ) is False
 
 
+def has_other_workers():
+    """Whether this process is one of several that TensorFlow trains with."""
+    return "TF_CONFIG" in os.environ
+
+
 def strict(environ=None):
     """Whether ``TFLS_PATCH_STRICT`` asks that importing an unsupported TensorFlow fail."""
     return _word((os.environ if environ is None else environ).get(STRICT_VARIABLE, "")) is True

@@ -133,10 +133,21 @@ def test_finders_that_wrap_loaders(fake, when, where, which):
     assert fake(code) == (0, "tfls_patch %d" % executed, "")
 
 
-def test_a_folder_that_only_has_the_name_of_tensorflow(fake, tmp_path):
-    (fake.folder / "tensorflow").rename(fake.folder / "elsewhere")
-    (fake.folder / "tensorflow").mkdir()
-    assert fake("import tfls_patch, tensorflow; print(list(tensorflow.__path__) != [])") == (0, "True", "")
+def test_a_folder_that_only_has_the_name_of_tensorflow(fake):
+    code = """
+        import importlib.machinery, sys
+        import tfls_patch
+        class Namespace(object):
+            def find_spec(self, name, path=None, target=None):
+                if name == "tensorflow":
+                    spec = importlib.machinery.ModuleSpec(name, None)
+                    spec.submodule_search_locations = ["/nowhere"]
+                    return spec
+        sys.meta_path.insert(1, Namespace())
+        import tensorflow
+        print(list(tensorflow.__path__), "wrapt" in sys.modules)
+    """
+    assert fake(code) == (0, "['/nowhere'] False", "")
 
 
 @pytest.mark.parametrize("options", [["-X", "importtime"], ["-S"], ["-I"], ["-O"], ["-OO"], ["-B"], ["-v"]])
@@ -183,21 +194,22 @@ def test_threads_that_import_at_once(fake):
     code = """
         import sys, threading, tfls_patch
         sys.setswitchinterval(1e-5)
-        start, found = threading.Barrier(6), []
+        start, found = threading.Barrier(5), []
         def run(names):
             start.wait()
             for name in names:
                 __import__(name)
             import tensorflow
             found.append(tensorflow.loss_scale.DynamicLossScale.update.__globals__["__name__"].split(".")[0])
-        orders = [["keras"], ["tensorflow"], ["packaging.version", "keras"], ["wrapt"], ["tensorflow.python"], ["json"]]
+        # None imports a part of tensorflow first: two that meet half-way are a deadlock of Python's own.
+        orders = [["keras"], ["tensorflow"], ["packaging.version", "keras"], ["wrapt"], ["json"]]
         threads = [threading.Thread(target=run, args=(names,)) for names in orders]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         print(len(found), set(found))
     """
     for _ in range(3):
-        assert fake(code) == (0, "6 {'tfls_patch'}", "")
+        assert fake(code) == (0, "5 {'tfls_patch'}", "")
 
 
 def test_assertion_rewriting_by_pytest(fake):
