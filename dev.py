@@ -89,7 +89,7 @@ def run_matrix(arguments):
 
     parser = argparse.ArgumentParser(prog="dev.py matrix")
     parser.add_argument("rows", nargs="*", metavar="ROW", help="a name such as 2.4; all of them if left out")
-    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
+    parser.add_argument("--jobs", type=int, default=3, help="how many at a time; they wait a lot (default: 3)")
     options = parser.parse_args(arguments)
     names = [row.tf for row in matrix.ROWS]
     unknown = sorted(set(options.rows) - set(names))

@@ -153,7 +153,6 @@ def lint(session):
     session.install("flake8")
     session.run("flake8")
     session.run("python", "docs/make_supported_versions.py", "--check")
-    session.run("python", "docs/make_distributed.py", "--check")
     oldest = table.find_interpreter("3.6")
     if oldest is None:
         session.error("Python 3.6 was not found")
