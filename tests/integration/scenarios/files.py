@@ -179,13 +179,18 @@ def formats(mode):
     return found
 
 
+def in_order(found):
+    """Sorted, with .h5 last: where Keras 3 cannot load such a model, it trains the next one it loads by other rules."""
+    return sorted(found.items(), key=lambda item: (item[0].endswith(".h5"), item[0]))
+
+
 def _bound(kind, first):
     return lambda folder: kind(first, folder)
 
 
 def write(mode, folder):
     written, model = {}, None
-    for name, new in sorted(formats(mode).items()):
+    for name, new in in_order(formats(mode)):
         file = _folder(folder, name, new)
         if isinstance(file, Model) and model:  # one model is saved in all formats
             file.share(model)
@@ -218,7 +223,7 @@ def write_bad_scales(name, new, folder):
 
 def read(mode, folder, is_patched):
     came_back = {}
-    for name, new in sorted(formats(mode).items()):
+    for name, new in in_order(formats(mode)):
         if not os.path.isdir(_place(folder, name)):
             continue  # the version that wrote does not have it
         file = new(_place(folder, name))
