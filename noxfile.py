@@ -214,24 +214,27 @@ CHOSEN_ROWS = ["1.14", "2.2", "2.4", "2.10", "2.15", "2.21+tf_keras", "2.22rc"]
 @nox.session(venv_backend="none")
 def node_counts(session):
     """Count the nodes of a train step, stock and patched, on chosen rows, and write docs/node-counts.md."""
-    _with_rows(session, "docs/make_node_counts.py", _wheel(session))
+    _with_rows(session, CHOSEN_ROWS, "docs/make_node_counts.py", _wheel(session))
 
 
 @nox.session(venv_backend="none")
 def mutation(session):
     """Put faults into the patch modules, one at a time, and see which the tests find; writes docs/mutation.md."""
-    _with_rows(session, "tests/mutation.py", "wrapt>=1.11.1", "packaging>=20.0", "hypothesis")
+    rows = CHOSEN_ROWS[:-1] + ["2.21"]  # JAX goes with it
+    _with_rows(session, rows, "tests/mutation.py", "wrapt>=1.11.1", "packaging>=20.0", *TEST_TOOLS)
 
 
-def _with_rows(session, script, *requirements):
-    """Run a script that takes interpreters of the chosen rows, each with these requirements."""
+def _with_rows(session, rows, script, *requirements):
+    """Run a script that takes interpreters of some rows, each with these requirements."""
     folder = ROOT / ".nox" / "rows"
     pythons = []
     try:
-        for name in CHOSEN_ROWS:
-            row = table.row(name)
-            pythons.append("%s=%s" % (name, _environment_of_row(session, row, folder / name)))
-            _install(session, pythons[-1].partition("=")[2], *requirements)
+        for name in rows:
+            python = _environment_of_row(session, table.row(name), folder / name)
+            _install(
+                session, python, *requirements, *(["jax"] if script == "tests/mutation.py" and name == "2.21" else [])
+            )
+            pythons.append("%s=%s" % (name, python))
         session.run(sys.executable, script, *pythons, *session.posargs, env=_environment({}), external=True)
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)

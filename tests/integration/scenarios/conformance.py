@@ -7,7 +7,8 @@ The first, in which the patch is never imported, writes what stock makes of scri
 with a floor of 1 and compares to the bit; then COUNT scripts on each surface, under several rules, are compared with
 the reference after each step: scale, counter, weights, iterations. With SURFACE only those with that in their name.
 
-What fails is shrunk and printed in a form to be pasted into ``scripts.KEPT``.
+What fails is shrunk and printed in a form to be pasted into ``scripts.KEPT``. With a COUNT below 100, for a quick look,
+it is not shrunk.
 """
 
 import json
@@ -93,7 +94,7 @@ def check_contract(run, name, found, apply):
         wrong = first_wrong(surface, setup, kept + those)
         if wrong is None:
             continue
-        simplest = scripts.shrunk(
+        simplest = run.count >= 100 and scripts.shrunk(
             run.strategy(setup, kind, False),
             len(those),
             run.seed,
@@ -162,8 +163,10 @@ def main(mode, part, path, seed="", count="200", only=""):
 def write_stock(run, found, path):
     played, costs = {}, {}
     for name, make in found.items():
-        costs[name] = cost_of(make(2.0, FIXED.growth_interval))
-        if surfaces.class_of(make).can_be_compared:
+        cls = surfaces.class_of(make)
+        if cls.runs_in_stock:
+            costs[name] = cost_of(make(2.0, FIXED.growth_interval))
+        if cls.runs_in_stock and cls.is_bounded_by_stock:
             played[name] = trajectories(run, name, make)
     with open(path, "w") as file:
         json.dump({"seed": run.seed, "played": played, "costs": costs}, file)
@@ -203,7 +206,7 @@ def check_patched(run, found, path):
                 surfaces.fail("%s, seed %d: with a floor of 1 it is not stock" % (name, run.seed))
         between = time.process_time()
         apply(min_scale=FIXED.min_scale, max_scale=FIXED.max_scale, regrow_steps=0)
-        if stock["costs"][name]:
+        if stock["costs"].get(name):
             check_cost(name, cost_of(make(2.0, FIXED.growth_interval)), stock["costs"][name])
         check_contract(run, name, make, apply)
         print("%-45s stock %.1f s, contract %.1f s" % (name, between - began, time.process_time() - between))

@@ -12,7 +12,7 @@ import surfaces
 
 def costs_of(make):
     """Returns ``{"whole": {op: count}, "finite": {op: count}}``, or None where there is no graph."""
-    graph_defs = make(2.0, 2000).graph_defs()
+    graph_defs = make(2.0, 2000).graph_defs() if surfaces.class_of(make).runs_in_stock else None
     if graph_defs is None:
         return None
     return {"whole": surfaces.node_counts(graph_defs)[1], "finite": surfaces.finite_path_ops(graph_defs[0])}

@@ -12,7 +12,7 @@ assert keras.backend.backend() == "jax"
 
 class StatelessSurface(surfaces.Surface):
     kind = "function"
-    is_bounded_by_stock = can_be_compared = False
+    is_bounded_by_stock = False
     divides = True
 
     def __init__(self, initial, interval):

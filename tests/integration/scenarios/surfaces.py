@@ -107,14 +107,14 @@ class Surface(object):
 
     kind = "graph"
     is_bounded_by_stock = True  # whether stock has the floor of 1
-    can_be_compared = True  # with stock, to the bit
+    runs_in_stock = True
     problem = OneWeight
     multiplier = 2.0
     takes_multiplier = False  # whether it can have another one
     divides = False  # whether gradients are divided by the scale; otherwise multiplied by its reciprocal
     counts_skipped = False  # whether skipped steps count in the iterations
     is_half = False  # whether gradients pass through float16
-    is_reordered = False  # whether the graph optimizer may multiply by the scale and its reciprocal in any order
+    is_reordered = False  # whether TensorFlow may multiply by the scale and its reciprocal in any order
     scale_class, training_class = LossScale, Training  # what the reference makes of it
     every = 1  # after how many steps the state can be seen
 
@@ -301,7 +301,7 @@ class LegacyKerasSurface(KerasSurface):
 
 
 class NewKerasSurface(KerasSurface):
-    """The class for new optimizers while they are still experimental (2.9 - 2.10)."""
+    """The class for new optimizers while they are still experimental (2.10; that of 2.9 does not work)."""
 
     def make_optimizer(self):
         return tf.keras.mixed_precision.LossScaleOptimizer(
@@ -330,7 +330,7 @@ class VendoredKerasSurface(KerasSurface):
 class Keras3Surface(_Eager):
     """Keras 3, stateful, on TensorFlow."""
 
-    is_bounded_by_stock = can_be_compared = False
+    is_bounded_by_stock = False
     divides = True
 
     def make_weights(self):
@@ -372,14 +372,14 @@ def sparse(cls):
 
 def compiled(cls):
     """The same, compiled by XLA."""
-    return type(cls)("Compiled" + cls.__name__, (cls,), {"options": {"jit_compile": True}})
+    return type(cls)("Compiled" + cls.__name__, (cls,), {"options": {"jit_compile": True}, "is_reordered": True})
 
 
 class TapeSurface(DynamicLossScaleSurface):
     """``LossScaleGradientTape`` (TF 2.1 - 2.7), which retries at once until the gradients are finite."""
 
     training_class = TapeTraining
-    can_be_compared = VERSION >= (2, 2)  # stock of 2.1 does not work with a gradient that is None
+    runs_in_stock = VERSION >= (2, 2)  # stock of 2.1 does not work with a gradient that is None
 
     def _train(self, m):
         from tensorflow.python.training.experimental.loss_scaling_gradient_tape import LossScaleGradientTape
@@ -673,7 +673,7 @@ def surfaces(mode):
         both("keras", KerasSurface)
     if (2, 11) <= VERSION and not KERAS_3:
         both("keras legacy", LegacyKerasSurface)
-    if (2, 9) <= VERSION <= (2, 10):
+    if VERSION == (2, 10):
         both("keras new", NewKerasSurface)
     if (2, 4) <= VERSION < (2, 9):
         both("keras experimental", ExperimentalKerasSurface)
