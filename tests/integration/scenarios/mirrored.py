@@ -1,4 +1,6 @@
-"""Replicas of a ``MirroredStrategy`` (usage ``mirrored.py COUNT``), one of which overflows: all skip, the scale is lowered once, all stay equal.
+"""Replicas of a ``MirroredStrategy``, one of which overflows: all skip, the scale is lowered once, all stay equal.
+
+Usage ``mirrored.py COUNT``.
 
 In a custom loop, with the optimizer made inside and outside of the scope, with gradients that are all-reduced before,
 with clipping, with two optimizers in one step; and in ``model.fit`` under ``mixed_float16``, with records and policies.
