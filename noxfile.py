@@ -181,7 +181,7 @@ def containers(session):
 
 
 @nox.session(python=_python_of_newest())
-@nox.parametrize("script", ["start_up", "recovery", "underflow"])
+@nox.parametrize("script", ["start_up", "recovery", "underflow", "update"])
 def benchmarks(session, script):
     """Run a script of benchmarks/, which writes its page in docs/; what follows ``--`` are its options."""
     path, python = str(ROOT / "benchmarks" / (script + ".py")), _python_of(session)
