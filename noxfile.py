@@ -83,7 +83,7 @@ def keras(session, version):
 @nox.parametrize("tf", [row.tf for row in table.ROWS])
 def distributed(session, tf):
     """Run strategies, workers in processes of their own and long runs on one row, and write down what was found."""
-    found = str(Path(session.create_tmp()) / "found.json")
+    found = str(Path(session.create_tmp()).resolve() / "found.json")
     _run_row(session, table.row(tf), "distributed-" + tf, "--record-distributed", found, suites=["tests/distributed"])
     session.run("python", str(ROOT / "docs" / "make_distributed.py"), "--add", tf, found, external=True)
 
