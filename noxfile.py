@@ -86,7 +86,7 @@ def keras(session, version):
 @nox.parametrize("tf", [row.tf for row in table.ROWS])
 def distributed(session, tf):
     """Run strategies, workers in processes of their own and long runs on one row, and write down what was found."""
-    found = str(Path(session.create_tmp()) / "found.json")
+    found = str(Path(session.create_tmp()).resolve() / "found.json")
     _run_row(session, table.row(tf), "distributed-" + tf, "--record-distributed", found, suites=["tests/distributed"])
     session.run("python", str(ROOT / "docs" / "make_distributed.py"), "--add", tf, found, external=True)
 
@@ -153,6 +153,7 @@ def lint(session):
     session.install("flake8")
     session.run("flake8")
     session.run("python", "docs/make_supported_versions.py", "--check")
+    session.run("python", "docs/make_distributed.py", "--check")
     oldest = table.find_interpreter("3.6")
     if oldest is None:
         session.error("Python 3.6 was not found")
@@ -189,7 +190,7 @@ def containers(session):
 
 
 @nox.session(python=_python_of_newest())
-@nox.parametrize("script", ["start_up", "speed", "alternatives", "hourglass", "recovery", "underflow"])
+@nox.parametrize("script", ["start_up", "speed", "alternatives", "hourglass", "recovery", "underflow", "update"])
 def benchmarks(session, script):
     """Run a script of benchmarks/, which writes its page in docs/; what follows ``--`` are its options."""
     path, python = str(ROOT / "benchmarks" / (script + ".py")), _python_of(session)

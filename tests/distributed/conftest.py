@@ -10,8 +10,8 @@ import pytest
 INTEGRATION = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "integration")
 sys.path.insert(0, INTEGRATION)
 
-import cluster  # noqa: E402
-from processes import run_python  # noqa: E402
+import cluster
+from processes import run_python
 
 _found = {}
 

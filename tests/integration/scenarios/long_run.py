@@ -1,6 +1,6 @@
 """A long run in one graph loop: usage ``long_run.py STEPS``. Every scale on the way is the float32 reference's.
 
-Random bursts of overflows, bounds that are no powers of two, regrowth; and memory stays as it is.
+Random bursts of overflows, a ceiling that is no power of two, regrowth; and memory stays as it is.
 """
 
 import random
@@ -14,7 +14,7 @@ from surfaces import KERAS_3, VERSION, tf
 
 import tfls_patch
 
-LOW, HIGH, REGROW, INTERVAL, INITIAL = 1e-3, 3000.0, 2, 5, 64.0
+LOW, HIGH, REGROW, INTERVAL, INITIAL = 2.0**-9, 3000.0, 2, 5, 64.0
 SLACK = 64 << 10  # KiB
 
 

@@ -120,7 +120,7 @@ def check(name, count, loops, change=None):
             assert loop.states() == [expected] * count, (name, count, position, loop.states(), expected)
 
 
-def aggregation_of(optimizer_class):
+def aggregation():
     """How `apply_gradients` is told that gradients are all-reduced already: a keyword and its value."""
     if KERAS_3 or VERSION < (2, 2):
         return None  # it cannot be told
@@ -132,18 +132,12 @@ def aggregation_of(optimizer_class):
 def check_custom_loops(strategy, count):
     check("in scope", count, [Loop(strategy)])
     check("two optimizers", count, [Loop(strategy), Loop(strategy)])
-    if works_outside():
-        check("out of scope", count, [Loop(strategy, is_made_outside=True)])
-    if aggregation_of(None):
-        check("all-reduced before", count, [Loop(strategy, aggregation=aggregation_of(None))])
+    check("out of scope", count, [Loop(strategy, is_made_outside=True)])
+    if aggregation():
+        check("all-reduced before", count, [Loop(strategy, aggregation=aggregation())])
     if VERSION >= (2, 4):  # before, stock refuses an inner optimizer that clips
         # Clipping is done on each replica before the reduction, or after it: stock's affair, see `clipped_change`.
         check("clipped", count, [Loop(strategy, clipnorm=0.5)], clipped_change(strategy, {"clipnorm": 0.5}))
-
-
-def works_outside():
-    """Whether stock takes an optimizer that was made outside of the scope."""
-    return VERSION < (2, 11) and not KERAS_3
 
 
 def clipped_change(strategy, options):
