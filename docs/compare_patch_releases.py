@@ -34,14 +34,14 @@ TEXT = """\
 # Patch releases
 
 The [test matrix](supported-versions.md) has one release of each TensorFlow minor version. Here is how it is known that
-it stands for the others: the oldest and the newest release of a minor version are unpacked, and each module in which
-something is replaced is compared. Lines that are missing were not compared yet.
+it stands for the others: the oldest and the newest release of each minor version were unpacked, and each module in
+which something is replaced was compared.
 
 Those in between were not looked at.
 
 - **same**: byte for byte.
 - **same code**: comments, docstrings or layout differ, the syntax trees are equal.
-- **differs**: the code differs, in the modules that are named.
+- **differs**: the code differs, in the modules that are named. None may: such a release needs a row in the test matrix.
 
 | package | oldest | newest | modules compared | result | compared on |
 | --- | --- | --- | --- | --- | --- |
@@ -54,7 +54,8 @@ def pairs():
     found = {}
     for row in matrix.ROWS:
         if "+" not in row.tf and "rc" not in row.tf:
-            distribution = row.package.split("==")[0]
+            # tensorflow-cpu has one release of 1.15, tensorflow six.
+            distribution = "tensorflow" if row.minor == "1.15" else row.package.split("==")[0]
             found["tensorflow-" + row.minor] = ("tensorflow", distribution, row.minor, row.python)
             if row.keras.startswith("keras 2"):
                 found["keras-" + row.minor] = ("keras", "keras", row.minor, row.python)
@@ -157,7 +158,7 @@ def write(lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="LINE", help="a line of the page: tensorflow-2.4, keras-3.3, ...")
+    parser.add_argument("names", nargs="*", metavar="LINE", help="a line of the page, such as keras-3.3")
     names = parser.parse_args().names or list(pairs())
     lines = lines_of_page()
     for name in names:
