@@ -228,8 +228,17 @@ def write(results, count, seed, out):
         if not each["killed_by"]
     ]
     rows = [row.tf for row in matrix.ROWS if any(row.tf in each["rows"] for each in tried)]
-    text = TEXT.format(killed=len(killed), tried=len(tried), how_many=len(tried), all=count, rows=", ".join(rows),
-                       date=datetime.date.today().isoformat(), seed=seed, table="\n".join(lines), survivors="\n".join(left) or "None.")  # fmt: skip
+    text = TEXT.format(
+        killed=len(killed),
+        tried=len(tried),
+        how_many=len(tried),
+        all=count,
+        rows=", ".join(rows),
+        date=datetime.date.today().isoformat(),
+        seed=seed,
+        table="\n".join(lines),
+        survivors="\n".join(left) or "None.",
+    )
     out.write_text(text, encoding="utf-8")
 
 
