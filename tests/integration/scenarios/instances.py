@@ -119,6 +119,15 @@ elif twin is not None:
     assert b"tfls" not in pickle.dumps(twin)
 assert (twin is None) == (copied(make(2.0).optimizer) is None), "one without bounds can be copied"
 
+# A second call sets the bound that it names and leaves the other.
+both = make(2.0)
+tfls_patch.set_bounds(both.optimizer, min_scale=0.5)
+tfls_patch.set_bounds(both.optimizer, max_scale=1.0)
+assert steps(both, 9)[0] == 0.5, "the floor was forgotten"
+tfls_patch.set_bounds(both.optimizer, min_scale=0.25)
+both.set_scale(64.0)
+assert steps(both, 1)[0] == 1.0, "the ceiling was forgotten"
+
 for wrong in (surfaces.keras_sgd(), object(), None, 3.0):
     try:
         tfls_patch.set_bounds(wrong, min_scale=0.5)
