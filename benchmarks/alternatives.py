@@ -103,6 +103,7 @@ images.
 - **first step**: the first one that changed a weight, counted from 0. Those before it find the scale.
 - **90 %**: steps until the validation error had come down by 90 % of what float32's came down by in all of its {steps}
   steps. It is looked at every {every} steps.
+- **skipped**: steps that changed no weight; weights that are NaN stay so.
 - **validation error**: a mean over {seeds} seeds, and beside it how far it is from float32's. Other numbers go from the
   least to the greatest.
 
@@ -123,6 +124,10 @@ images.
 
 ## How it was measured
 
+{software}
+"""
+
+SOFTWARE = """
 {machine}; {system}; computing on: {device}. Python {python}, TensorFlow {tensorflow}, tf_keras {tf_keras}, NumPy
 {numpy}, tfls_patch {version}. RMSprop, a growth interval of {growth}; all of it took {seconds:.0f} s.
 """
@@ -229,7 +234,7 @@ def _row(way, results):
         _span(shares),
         _span([run.skipped for run in runs]),
         scale,
-        "%.4g (%+.1f %%)" % (error, 100 * (error / expected - 1)),
+        "%.4g (%+.1f %%)" % (error, 100 * (error / expected - 1)) if np.isfinite(error) else "NaN",
     ]
 
 
@@ -242,12 +247,7 @@ def _span(values, text=str):
 
 def _page(results, steps, seeds, seconds):
     header = ["way", "first step", "90 %", "skipped of %d" % steps, "lowest scale; final", "validation error"]
-    return TEXT.format(
-        table=common.table(header, [_row(way, results) for way in WAYS]),
-        steps=steps,
-        every=VALIDATE_EVERY,
-        seeds=seeds,
-        divisor=1024,
+    software = SOFTWARE.format(
         machine=common.machine(),
         system=common.system(),
         device=common.device(tf),
@@ -258,6 +258,14 @@ def _page(results, steps, seeds, seconds):
         version=tfls_patch.__version__,
         growth=EXPERIMENT.growth_with_floor,
         seconds=seconds,
+    )
+    return TEXT.format(
+        table=common.table(header, [_row(way, results) for way in WAYS]),
+        steps=steps,
+        every=VALIDATE_EVERY,
+        seeds=seeds,
+        divisor=1024,
+        software=common.fill(software),
     )
 
 

@@ -7,6 +7,7 @@ while is slow for all of them. Medians, because a machine is now and then very s
 import os
 import platform
 import random
+import textwrap
 
 #: A load average above it means that the machine does something else.
 QUIET = 1.0
@@ -104,6 +105,11 @@ def steps_to_share(errors, reference, every, share):
     """
     wanted = reference[0] - share * (reference[0] - reference[-1])
     return next((number * every for number, error in enumerate(errors) if error <= wanted), None)
+
+
+def fill(text):
+    """Returns a paragraph in lines of at most 120 characters."""
+    return textwrap.fill(" ".join(text.split()), 120)
 
 
 def table(header, rows):

@@ -135,7 +135,9 @@ def _environment(row, options, folder):
         return options.envs / row.tf / "bin" / "python", row.env
     python = folder / "tensorflow" / "bin" / "python"
     _uv("venv", "--quiet", "--python", matrix.find_interpreter(row.python), python.parent.parent)
-    _uv("pip", "install", "--quiet", "--python", python, "wrapt", "packaging", row.package, *row.pins)
+    # With byte code, as pip leaves it: otherwise each start would compile all of TensorFlow.
+    options = ["--quiet", "--compile-bytecode", "--python", python]
+    _uv("pip", "install", *options, "wrapt", "packaging", row.package, *row.pins)
     return python, row.env
 
 
