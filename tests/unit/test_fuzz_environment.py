@@ -22,7 +22,7 @@ def fuzz(*arguments):
         stderr=subprocess.STDOUT,
         universal_newlines=True,
     )
-    output = process.communicate(timeout=300)[0]
+    output = process.communicate(timeout=900)[0]
     print(output)
     assert process.returncode == 0, output
     return output
