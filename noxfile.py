@@ -4,6 +4,8 @@
     nox -s "matrix(tf='2.4')"       what depends on the version, on a row of tests/matrix.py; `nox -s matrix`: on all
     nox -s "keras(version='3.6.0')" what concerns Keras 3, on an older Keras 3; `nox -s keras`: on all of them
     nox -s torch                    Keras 3 on torch
+    nox -s wide                     import hooks and the rule with an old, a middle and the newest wrapt. This, keras
+                                    and torch write a line each of docs/wide-matrix.md
     nox -s "distributed(tf='2.15')" strategies, several workers and long runs on one row; `nox -s distributed`: on all,
                                     in about two hours; writes the tables of docs/distributed.md
     nox -s horovod                  two workers joined by Horovod, which takes five minutes, cmake and a C++ compiler
@@ -32,7 +34,8 @@ import nox
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-import matrix as table  # noqa: E402  (it is not a package that could be installed)
+import matrix as table  # noqa: E402  (these are no packages that could be installed)
+import wide_page  # noqa: E402
 
 SUITES = ["tests/unit", "tests/contract", "tests/integration"]
 TEST_TOOLS = ["pytest", "hypothesis"]
@@ -79,7 +82,36 @@ def keras(session, version):
     row = table.row("2.16")
     row = row._replace(pins=row.pins + ["keras==" + version])
     # Keras 3.0 - 3.3 do not reduce gradients over replicas in a custom loop, so there is nothing to agree on.
-    _run_row(session, row, "keras-" + version, "-m", "not once or jax", "-k", "not replicas", extra=[jax])
+    options = ["-m", "not once or jax", "-k", "not replicas"]
+    _run_row(*(session, row, "keras-" + version, *options), extra=[jax], record_as="keras(version='%s')" % version)
+
+
+# wrapt 1.11 and 1.12 cannot be imported by Python 3.11 and newer. 2.4 and 2.15 pin a wrapt that is older than the last.
+WRAPTS = [("1.15", "1.11.1"), ("1.15", "1.14.*"), ("1.15", "newest")]
+WRAPTS += [("2.10", "1.11.1"), ("2.10", "1.14.*"), ("2.10", "newest")]
+WRAPTS += [("2.22rc", "1.14.0"), ("2.22rc", "1.14.*"), ("2.22rc", "newest")]
+WRAPTS += [("2.4", "newest"), ("2.15", "newest")]
+
+
+@nox.session(venv_backend="none")
+@nox.parametrize("tf, wrapt", WRAPTS)
+def wide(session, tf, wrapt):
+    """Run what depends on wrapt, and the rule, with a wrapt that TensorFlow would not bring along."""
+    name = "wide-%s-%s" % (tf, wrapt.replace("*", "x"))
+    override = ROOT / ".nox" / (name + ".txt")
+    override.parent.mkdir(exist_ok=True)
+    override.write_text("wrapt" if wrapt == "newest" else "wrapt==" + wrapt)  # wins over what TensorFlow requires
+    suites = ["tests/unit/test_activation.py", "tests/unit/test_import_mechanics.py", "tests/contract"]
+    suites += ["tests/integration/test_scenarios.py"]
+    wanted = ["--override", str(override), override.read_text()]
+    line = "wide(tf='%s', wrapt='%s')" % (tf, wrapt)
+    try:
+        # These are what touches wrapt, and the rule; the rest is as it is on every row of the matrix.
+        chosen = "rule or revert or whatever_is_imported_first or refused or nothing_is_said or test_activation"
+        chosen += " or test_import_mechanics or test_patch_modules"
+        _run_row(session, table.row(tf), name, "-k", chosen, extra=wanted, suites=suites, record_as=line)
+    finally:
+        override.unlink()
 
 
 @nox.session(venv_backend="none")
@@ -117,14 +149,23 @@ def _environment_of_row(session, row, folder, *extra):
     return python
 
 
-def _run_row(session, row, name, *options, extra=(), suites=None):
-    """Run the suites, without what needs to run only once, in an environment that is removed afterwards."""
+def _run_row(session, row, name, *options, extra=(), suites=None, record_as=None):
+    """Run the suites, without what needs to run only once, in an environment that is removed afterwards.
+
+    With `record_as`, what came of it is the line of that name in docs/wide-matrix.md.
+    """
     folder = ROOT / ".nox" / name
     try:
         python = _environment_of_row(session, row, folder, *extra)
         # The unit tests depend on Python, not on TensorFlow.
         suites = suites or (SUITES if table.is_first_with_its_python(row.tf) else SUITES[1:])
-        _run_suites(session, python, folder, row.env, "-m", "not once", *options, suites=suites)
+        report = folder / "report.xml"
+        try:
+            options = ("-m", "not once", "--junitxml", str(report)) + options
+            _run_suites(session, python, folder, row.env, *options, suites=suites)
+        finally:
+            if record_as:
+                wide_page.record(record_as, python, wide_page.counts_of(report))
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
 
@@ -136,7 +177,12 @@ def torch(session):
     _install(session, python, "keras", "torch", _wheel(session))
     tree = _tree_without_package(Path(session.create_tmp()) / "tree")
     scenario = tree / "tests" / "integration" / "scenarios" / "keras_3_backend.py"
-    session.run("python", str(scenario), "torch", env=_environment({}))
+    counts = (0, 1, 0)
+    try:
+        session.run("python", str(scenario), "torch", env=_environment({}))
+        counts = (1, 0, 0)
+    finally:
+        wide_page.record("torch", python, counts)
 
 
 @nox.session(python=_python_of_newest())
