@@ -68,6 +68,11 @@ NEWEST = ["tensorflow", "tf_keras>=2.16"]
 NEWEST_PYTHONS = ["3.13", "3.12", "3.11", "3.10", "3.9"]
 
 
+# Rows between others of the same patch module and the same kind of Keras. What the tests mark as `thorough` is left to
+# the others, and for 2.21 to the tests on the newest.
+MIDDLE = ["2.2", "2.6", "2.9", "2.14", "2.17", "2.18", "2.19", "2.20", "2.21"]
+
+
 def row(tf: str) -> Row:
     """Return the row of that name.
 

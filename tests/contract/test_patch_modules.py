@@ -73,6 +73,16 @@ def test_every_range_has_an_environment_in_the_matrix():
     assert any("tf_keras" in row.tf for row in matrix.ROWS)
 
 
+def test_the_thorough_tests_run_on_the_first_and_the_last_version_of_each_range():
+    for row in TABLE:
+        if row.package == "tensorflow":
+            low, high = (numbers(text) for text in bounds_of_range(row.versions))
+            minors = [numbers(each.minor) for each in matrix.ROWS if low <= numbers(each.minor) < high]
+            ends = {min(minors), max(minors)}
+            assert not ends & {numbers(name) for name in matrix.MIDDLE}, row.module
+    assert set(matrix.MIDDLE) < {each.tf for each in matrix.ROWS}
+
+
 @pytest.mark.skipif(not hasattr(sys, "stdlib_module_names"), reason="Python 3.10 on knows its standard library")
 def test_the_package_imports_only_the_standard_library_wrapt_packaging_and_what_it_patches():
     import ast

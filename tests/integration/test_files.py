@@ -13,6 +13,7 @@ from versions import VERSION
 MARKS = [] if VERSION == (2, 4) else [pytest.mark.once]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 def test_files_keep_what_they_keep_without_the_patch_and_training_goes_on(scenario, tmp_path, mode):
     folders = {}

@@ -10,8 +10,8 @@ from cluster import reports, train
 from versions import KERAS_3, VERSION
 
 #: Whatever depends on how a TensorFlow imports its parts is tried on each of them; the rest once, on the newest.
-ORDERS = ["ours first", "tensorflow first, keras late", "keras first", "hooks import nothing", "threads"]
-ORDERS_TRIED_ONCE = ["tensorflow first", "compat.v1", "apply first", "reverted before", "killed"]
+ORDERS = ["tensorflow first, keras late", "keras first", "hooks import nothing", "threads"]
+ORDERS_TRIED_ONCE = ["ours first", "tensorflow first", "compat.v1", "apply first", "reverted before", "killed"]
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])
@@ -23,6 +23,7 @@ def test_every_surface_follows_the_rule_and_costs_no_more_than_stock(scenario, m
 SCRIPTS = "200" if VERSION in [(1, 14), (1, 15), (2, 4), (2, 10)] else "60"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 @pytest.mark.parametrize("count", [SCRIPTS, pytest.param("1000", marks=pytest.mark.once)])
 def test_random_scripts_go_as_the_reference_and_with_a_floor_of_1_as_stock(scenario, tmp_path, mode, count):
@@ -87,6 +88,7 @@ def test_scales_that_make_no_sense_get_a_warning_unless_stock_refuses_them(scena
     scenario("construction")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not KERAS_3, reason="the guard is for Keras 3")
 @pytest.mark.parametrize("growths", ["1000", pytest.param("1000000", marks=pytest.mark.once)])
 def test_nothing_makes_keras_3_poison_its_weights(scenario, growths):
@@ -103,6 +105,7 @@ def test_replicas_agree(scenario):
     scenario("mirrored", "2")
 
 
+@pytest.mark.thorough
 def test_each_strategy_of_one_process_does_what_it_does_in_stock(scenario):
     scenario("strategies")
 
@@ -159,6 +162,10 @@ def test_status_on_the_command_line(python):
     tensorflow = status["packages"][0]
     assert tensorflow["name"] == "tensorflow" and tensorflow["found"] == "imported"
     assert tuple(int(part) for part in tensorflow["version"].split(".")[:2]) == VERSION
+
+
+@pytest.mark.once
+def test_status_names_the_kill_switch(python):
     killed = python("-m", "tfls_patch", "status", TFLS_PATCH="0")
     assert killed.returncode == 1 and "kill switch" in killed.stdout
 
