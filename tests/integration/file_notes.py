@@ -48,8 +48,8 @@ def complaints(folders):
         if len(cells) != 4 or len(set(cells.values())) != 1:
             said.append("%s: stock to stock keeps %s; %s" % (name, cells.get(("stock", "stock")), cells))
     notes = {writer: load(folder, "written") for writer, folder in folders.items()}
-    if {name: note["names"] for name, note in notes["stock"].items()} != {
-        name: note["names"] for name, note in notes["patched"].items()
+    if {name: note.get("names") for name, note in notes["stock"].items()} != {
+        name: note.get("names") for name, note in notes["patched"].items()
     }:
         said.append("the files of a patched process hold other variables")
     for writer, folder in folders.items():
