@@ -26,9 +26,15 @@ def _ops():
     return importlib.import_module("keras.src.ops")
 
 
+def _backend():
+    """What `keras.ops` calls, without the wrappers, which take longer than the small operations here."""
+    backend = importlib.import_module("keras.src.backend")
+    return getattr(backend, "ops", backend)  # there from Keras 3.16 on
+
+
 def _cond(predicate, if_true, if_false):
-    """`keras.ops.cond` without its wrapper, which would replace an error of a branch by one of its own."""
-    return importlib.import_module("keras.src.ops.core").Cond().call(predicate, if_true, if_false)
+    """`keras.ops.cond` without its wrapper, which would also replace an error of a branch by one of its own."""
+    return _backend().core.cond(predicate, if_true, if_false)
 
 
 def _quotients(optimizer, gradients, variables, scale):
@@ -53,7 +59,7 @@ def _quotients(optimizer, gradients, variables, scale):
         # to be seen before. But clipping comes between the two, needs the wider range, and makes it fit.
         if _float16.is_float16(gradient) and not _clips(optimizer.inner_optimizer):
             return _float16.quotient(ops, gradient, ops.convert_to_tensor(scale))
-        return ops.divide(gradient, scale)
+        return _backend().numpy.divide(gradient, scale)
 
     quotients = [quotient(gradient, variable) for gradient, variable in zip(gradients, variables)]
     _diagnosis.see_gradients(optimizer, scale, quotients, variables)
@@ -165,7 +171,7 @@ def _replace_stateful_finite(original, module):
         def count():
             self.step_counter.assign_add(1)
 
-        due = scaling.growth_is_due(_ops(), self.step_counter, self.dynamic_growth_steps, self.dynamic_scale, rule)
+        due = scaling.growth_is_due(_backend().numpy, self.step_counter, self.dynamic_growth_steps, self.dynamic_scale, rule)
         _cond(due, grow, count)
 
     return _stateful_handle_finite_grads
@@ -190,7 +196,7 @@ def _replace_stateless_finite(original, module):
         scale = optimizer_variables[_position(self, self.dynamic_scale)]
         good = optimizer_variables[_position(self, self.step_counter)]
         new_scale, new_good = _cond(
-            scaling.growth_is_due(_ops(), good, self.dynamic_growth_steps, scale, rule),
+            scaling.growth_is_due(_backend().numpy, good, self.dynamic_growth_steps, scale, rule),
             lambda: (scaling.after_growth(_ops(), scale, _MULTIPLIER, rule), _ops().zeros_like(good)),
             lambda: (scale, good + 1),
         )
