@@ -110,7 +110,7 @@ def wait(is_wanted, on_leaf, on_failure):
     Args:
         is_wanted: Called when a watched package is about to be imported; False leaves the import alone.
         on_leaf: Called with a module that has just been executed. What it raises breaks the import.
-        on_failure: Called with the exception if that cannot be done (wrapt or packaging is missing or broken).
+        on_failure: Called with the exception if that cannot be done (wrapt is missing or broken).
     """
 
     def register():

@@ -249,7 +249,7 @@ def _unsupported(package, found):
 
 def _broken(what, error):
     return UnsupportedVersionError(
-        "a working wrapt and packaging",
+        "a working wrapt",
         "%s: %s: %s" % (what, type(error).__name__, error),
         "Install tfls-patch again, with its dependencies.",
     )

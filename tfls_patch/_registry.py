@@ -9,7 +9,7 @@ import sys
 
 Row = collections.namedtuple("Row", ["package", "versions", "module"])
 Row.__doc__ = (
-    "A package whose version decides, the range as packaging reads it, and the module in `tfls_patch.patches`."
+    "A package whose version decides, the range of its minor versions, and the module in `tfls_patch.patches`."
 )
 
 TABLE = (
@@ -90,7 +90,11 @@ def _version_of_distribution(package):
 
 
 def release(text):
-    """Returns ``(major, minor)`` of a version text, rc, nightly, vendor and ``+local`` suffixes aside; None if none."""
+    """Returns ``(major, minor)`` of a version text, rc, nightly, vendor and ``+local`` suffixes aside; None if none.
+
+    Nothing more of a version decides here. Without packaging, whose import takes more of the time of
+    ``import tensorflow`` than all the rest of the patch.
+    """
     import re  # not on top: it takes longer to import than this package
 
     match = re.match(r"\s*v?(\d+)\.(\d+)", text or "")
@@ -104,19 +108,16 @@ def row_for(package, text):
         ``(row, is_tested)``: a version above the newest range gets the newest row with ``is_tested`` False;
         ``(None, False)`` if the version is older than all or unreadable.
     """
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import Version
-
     found = release(text)
     rows = [row for row in TABLE if row.package == package]
     if found is None:
         return None, False
-    plain = Version("%d.%d" % found)  # so that rc and +local builds count as their release in every packaging
     for row in rows:
-        if plain in SpecifierSet(row.versions):
+        low, high = map(release, bounds_of_range(row.versions))
+        if low <= found < high:
             return row, True
     newest = rows[-1]
-    return (newest, False) if plain > Version(bounds_of_range(newest.versions)[0]) else (None, False)
+    return (newest, False) if found >= release(bounds_of_range(newest.versions)[0]) else (None, False)
 
 
 def bounds_of_range(versions):
@@ -143,9 +144,6 @@ def load_all():
     """Imports whatever patching any of the versions takes, so that an import hook can do without imports."""
     import linecache  # noqa: F401  (what a warning is printed with)
     import re  # noqa: F401
-
-    import packaging.specifiers  # noqa: F401
-    import packaging.version  # noqa: F401
 
     import tfls_patch._shape  # noqa: F401
 

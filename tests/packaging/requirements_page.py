@@ -22,9 +22,9 @@ Python comes with or with uv, against the real index.
   same with everything pinned by `--hash` and installed with `--require-hashes`. `ok`: this ends in the same versions as
   **after**. A pip from 22.2 on was asked by `--dry-run` what it would install; the others installed.
 - **adds**: what `freeze` lists beside `tfls-patch` and what TensorFlow has alone.
-- **`--no-deps`**: whether wrapt and packaging come with TensorFlow, so that `pip install --no-deps tfls-patch` is
-  enough. Where it says yes, TensorFlow was imported after that and was patched. wrapt is a requirement of each
-  TensorFlow here, packaging one from 2.9 on; older ones can have it by chance, by way of a recent wheel.
+- **`--no-deps`**: whether wrapt and packaging come with TensorFlow, so that `pip check` has nothing to say after
+  `pip install --no-deps tfls-patch`. wrapt is a requirement of each TensorFlow here, packaging one from 2.9 on; older
+  ones can have it by chance, by way of a recent wheel. TensorFlow is patched either way: only `doctor` uses packaging.
 - **measured**: when, and with which `tfls-patch`. All of it was on x86-64 Linux.
 
 What is installed as TensorFlow, and with which pins, is in [`tests/matrix.py`](../tests/matrix.py). The pip of Python

@@ -171,7 +171,8 @@ def _replace_stateful_finite(original, module):
         def count():
             self.step_counter.assign_add(1)
 
-        due = scaling.growth_is_due(_backend().numpy, self.step_counter, self.dynamic_growth_steps, self.dynamic_scale, rule)
+        lib = _backend().numpy
+        due = scaling.growth_is_due(lib, self.step_counter, self.dynamic_growth_steps, self.dynamic_scale, rule)
         _cond(due, grow, count)
 
     return _stateful_handle_finite_grads
