@@ -135,6 +135,7 @@ def test_a_package_that_cannot_be_imported_does_not_stop_the_interpreter(distrib
     environment = Environment(tmp_path / "env", NEWEST, "--without-pip")
     environment.install(distributions.wheel)
     [package] = [path for path in environment.leftovers() if path.name == "tfls_patch"]
+    (package / "__init__.py").unlink()  # uv links files from its cache: written in place, all later installs had this
     (package / "__init__.py").write_text("raise RuntimeError('broken')\n")
     seen, stderr = environment.start("1")
     assert seen == NOTHING
