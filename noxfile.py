@@ -16,6 +16,7 @@
     nox -s benchmarks               measure, and write the pages in docs/ that say what was measured; one of them:
                                     nox -s "benchmarks(script='start_up')"; with -- --quick: see whether it works
     nox -s node_counts              count the nodes of train steps, and write docs/node-counts.md
+    nox -s files                    see what each kind of file keeps, within and across versions; writes docs/files.md
     nox -s mutation                 see which faults in the patch modules the tests find, and write docs/mutation.md
     nox -s requirements             our pin beside the TensorFlow pin of every row; writes docs/requirements.md
 
@@ -263,6 +264,12 @@ CHOSEN_ROWS = ["1.14", "2.2", "2.4", "2.10", "2.15", "2.21+tf_keras", "2.22rc"]
 def node_counts(session):
     """Count the nodes of a train step, stock and patched, on chosen rows, and write docs/node-counts.md."""
     _with_rows(session, CHOSEN_ROWS, "docs/make_node_counts.py", _wheel(session))
+
+
+@nox.session(venv_backend="none")
+def files(session):
+    """Write files of every kind with some versions, read them with these and newer ones; writes docs/files.md."""
+    _with_rows(session, ["2.2", "2.3", "2.4", "2.10", "2.15", "2.21+tf_keras"], "docs/make_files.py", _wheel(session))
 
 
 @nox.session(venv_backend="none")

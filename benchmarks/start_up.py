@@ -1,7 +1,7 @@
 """Measure what the package costs at the start of Python, and write docs/start-up.md.
 
-    nox -s benchmarks                                  run every script in this folder
-    nox -s benchmarks -- start_up --starts 500         run this one, with options
+    nox -s "benchmarks(script='start_up')"                  install what it takes, and do this
+    nox -s "benchmarks(script='start_up')" -- --starts 500  the same with options
 
 The environments are made for the run, in a temporary folder: two without the package and one with the wheel in it. The
 kinds of start take turns, in a new order each round, so what else the machine does hits all of them alike. Two
@@ -34,7 +34,7 @@ SEED = 1
 WARM_UP = 10
 
 TEXT = """\
-<!-- Written by benchmarks/start_up.py. Do not edit: run `python3 dev.py nox -s benchmarks -- start_up`. -->
+<!-- Written by benchmarks/start_up.py. Do not edit: run `python3 dev.py nox -s "benchmarks(script='start_up')"`. -->
 
 # Start-up time
 
@@ -60,7 +60,7 @@ imports, "other modules" those of the standard library that a bare one does not.
   executes each .pth file twice; with byte code compiled, and no other package installed
 - measured from outside, from the start of the process to its end, on the wall clock
 
-`python3 dev.py nox -s benchmarks -- start_up` measures on your machine and rewrites this page.
+`python3 dev.py nox -s "benchmarks(script='start_up')"` measures on your machine and rewrites this page.
 """
 
 

@@ -13,21 +13,30 @@ import ast
 import datetime
 import hashlib
 import json
-import os
+import queue
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import matrix
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+
+from forks import Forks  # noqa: E402
+from processes import environment  # noqa: E402
+
 PAGE = ROOT / "docs" / "mutation.md"
 SCENARIOS = "tests/integration/scenarios"
 SEED = 1  # of the sample and of the scripts
+SECONDS = 200  # that a check may take; the longest takes a tenth of it
+#: Checks that choose what Keras runs on, or look at what is imported, so TensorFlow must not be there before them.
+FROM_THE_START = ["revert", "conformance jax"]
 
 Mutant = namedtuple("Mutant", ["path", "line", "what", "text"])
 
@@ -122,13 +131,22 @@ def key_of(mutant):
 
 
 class Checks(object):
-    """Runs checks in a copy of the project."""
+    """Runs checks in a copy of the project, most of them in forks of a process that has TensorFlow."""
 
     def __init__(self, folder, pythons):
         self.folder, self.pythons = folder, pythons
         self.tree = folder / "tree"
         shutil.copytree(str(ROOT), str(self.tree), ignore=shutil.ignore_patterns(".*", "__pycache__", "build", "dist"))
+        self.forks = {row: Forks(python, SECONDS, **self._variables(row)) for row, python in pythons.items()}
         self.passes = {}
+
+    def _variables(self, row):
+        variables = {"PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        return dict(variables, **matrix.row(row).env)
+
+    def close(self):
+        for each in self.forks.values():
+            each.close()
 
     def kills(self, mutant):
         """Return the check that a mutant fails, or None; and the rows on which it was tried."""
@@ -158,33 +176,30 @@ class Checks(object):
         return self.passes[row, check]
 
     def run(self, row, check, part="patched"):
+        """Return whether a check passes; one that hangs does not."""
         name, _, mode = check.partition(" ")
-        if name == "unit":
-            arguments = [
-                "-m",
-                "pytest",
-                "-q",
-                "-x",
-                "-p",
-                "no:cacheprovider",
-                "%s/tests/unit/test_%s.py" % (self.tree, mode),
-            ]
-        else:
-            arguments = ["%s/%s/%s.py" % (self.tree, SCENARIOS, name)] + ([mode] if mode else [])
-        if name == "conformance":
-            arguments += [part, str(self.folder / ("%s-%s.json" % (row, mode))), str(SEED), "30"]
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("TFLS_PATCH")}
-        environ.update(PYTHONPATH=str(self.tree), CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="3")
-        environ.update(PYTHONWARNINGS="ignore", PYTHONDONTWRITEBYTECODE="1")
-        if row.endswith("tf_keras"):
-            environ["TF_USE_LEGACY_KERAS"] = "1"
         with tempfile.TemporaryDirectory() as folder:
-            command = [self.pythons[row]] + arguments
+            if name == "unit":
+                test = "%s/tests/unit/test_%s.py" % (self.tree, mode)
+                return self._run_alone(row, folder, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test)
+            script = "%s/%s/%s.py" % (self.tree, SCENARIOS, name)
+            arguments = [mode] if mode else []
+            if name == "conformance":
+                arguments += [part, str(self.folder / ("%s-%s.json" % (row, mode))), str(SEED), "30"]
+            if check in FROM_THE_START:
+                return self._run_alone(row, folder, script, *arguments)
             try:
-                finished = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=300)
-            except subprocess.TimeoutExpired:
+                return self.forks[row].run(folder, script, arguments).returncode == 0
+            except TimeoutError:
                 return False
-        return finished.returncode == 0
+
+    def _run_alone(self, row, folder, *arguments):
+        command, environ = [self.pythons[row], *arguments], environment(self._variables(row))
+        try:
+            done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
 
 
 def _checks_of(path):
@@ -252,6 +267,33 @@ def _why(result):
     return ""
 
 
+def _results(mutants, folder, pythons, jobs):
+    """Try mutants, some at a time, each in a copy of the project of its own; yield each with what came of it."""
+    free = queue.Queue()
+    everything = []
+    for number in range(jobs):
+        (folder / str(number)).mkdir()
+        everything.append(Checks(folder / str(number), pythons))
+        free.put(everything[-1])
+
+    def judge(mutant):
+        checks = free.get()
+        try:
+            killed_by, rows = checks.kills(mutant)
+        finally:
+            free.put(checks)
+        fields = {"path": mutant.path, "line": mutant.line, "what": mutant.what}
+        return mutant, dict(fields, killed_by=killed_by, rows=rows)
+
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            for each in as_completed([pool.submit(judge, mutant) for mutant in mutants]):
+                yield each.result()
+    finally:
+        for each in everything:
+            each.close()
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="+", metavar="ROW=PYTHON", help="a row of tests/matrix.py and its interpreter")
@@ -260,6 +302,7 @@ def main(arguments=None):
     parser.add_argument("--only", default="", help="mutants of modules with this in their path")
     parser.add_argument("--results", type=Path, default=ROOT / ".nox" / "mutation.json", help="what was found so far")
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write (default: docs/mutation.md)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="list the mutants and do nothing")
     options = parser.parse_args(arguments)
     pythons = dict(text.split("=", 1) for text in options.rows)
@@ -274,20 +317,11 @@ def main(arguments=None):
     print("%d of %d mutants, seed %d" % (len(chosen), len(mutants), options.seed), flush=True)
     known = {key_of(each) for each in mutants}
     results = json.loads(options.results.read_text()) if options.results.exists() else {}
+    left = [each for each in chosen if key_of(each) not in results]
     with tempfile.TemporaryDirectory(prefix="mutation_") as folder:
-        checks = Checks(Path(folder), pythons)
-        for mutant in chosen:
-            if key_of(mutant) in results:
-                continue
-            killed_by, rows = checks.kills(mutant)
-            result = {
-                "path": mutant.path,
-                "line": mutant.line,
-                "what": mutant.what,
-                "killed_by": killed_by,
-                "rows": rows,
-            }
-            print("%s:%d %s: %s" % (mutant.path, mutant.line, mutant.what, killed_by or "SURVIVED"), flush=True)
+        for done, (mutant, result) in enumerate(_results(left, Path(folder), pythons, options.jobs), 1):
+            said = result["killed_by"] or "SURVIVED"
+            print("%d/%d %s:%d %s: %s" % (done, len(left), mutant.path, mutant.line, mutant.what, said), flush=True)
             results[key_of(mutant)] = result
             options.results.parent.mkdir(parents=True, exist_ok=True)
             options.results.write_text(json.dumps(results))

@@ -21,12 +21,12 @@ STOCK_FAILS_IN_FIT = "with an unsupported type (<class 'tensorflow.python.distri
 
 
 # The optimizer sums the gradients of the workers, and each is 1.
-def reference(script, workers, low=2.0**-4, scale=4.0, interval=3):
+def reference(script, workers, low=2.0**-4, scale=4.0, interval=3, regrow=3):
     good, weight, states = 0, 1.0, []
     for bad in script:
         if bad < 0:
             good, weight = good + 1, weight - workers * RATE
-            if good == interval:
+            if good == (min(interval, regrow) if scale < 1 else interval):
                 good, scale = 0, scale * 2
         else:
             good, scale = 0, max(scale / 2, low)
@@ -89,6 +89,15 @@ def test_workers_with_different_floors_take_the_same_steps(job):
     floors = [0.5, 2.0**-4]
     for report, floor in zip(reports(job(2, script=SCRIPT, patched=[0, 1], min_scale=floors)), floors):
         assert report["states"] == reference(SCRIPT, 2, low=floor), report
+
+
+def test_workers_that_regrow_at_different_rates_take_the_same_steps(job):
+    script = SCRIPT + [-1] * 6
+    ends = set()
+    for report, steps in zip(reports(job(2, script=script, patched=[0, 1], regrow_steps=[1, 2])), [1, 2]):
+        assert report["states"] == reference(script, 2, regrow=steps), report
+        ends.add(report["states"][-1][0])
+    assert len(ends) == 2, "the scales were to differ"
 
 
 def test_a_worker_that_is_not_patched_cannot_make_weights_differ(job, found):

@@ -14,13 +14,18 @@ import traceback
 
 from processes import Finished, environment
 
-_SECONDS = 600
-
 
 class Forks(object):
-    """The process to fork, started when it is first needed."""
+    """The process to fork, started when it is first needed.
 
-    def __init__(self):
+    Args:
+        python: The interpreter.
+        seconds: How long a script may take.
+        **variables: Set in the environment, and unset if None.
+    """
+
+    def __init__(self, python=sys.executable, seconds=600, **variables):
+        self._python, self._seconds, self._variables = python, seconds, variables
         self._process = None
 
     def run(self, folder, script, arguments):
@@ -33,7 +38,7 @@ class Forks(object):
         except TimeoutError:
             os.kill(fork, 9)
             self._line()
-            raise TimeoutError("%s %s took more than %d s" % (script, arguments, _SECONDS))
+            raise TimeoutError("%s %s took more than %d s" % (script, arguments, self._seconds))
         return Finished(status, *map(_text, paths))
 
     def close(self):
@@ -44,15 +49,18 @@ class Forks(object):
 
     def _send(self, job):
         if self._process is None:
-            command = [sys.executable, os.path.abspath(__file__)]
             self._process = subprocess.Popen(
-                command, env=environment({}), stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True
+                [self._python, os.path.abspath(__file__)],
+                env=environment(self._variables),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                universal_newlines=True,
             )
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
 
     def _line(self):
-        if not select.select([self._process.stdout], [], [], _SECONDS)[0]:
+        if not select.select([self._process.stdout], [], [], self._seconds)[0]:
             raise TimeoutError()
         line = self._process.stdout.readline()
         if not line:

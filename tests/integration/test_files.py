@@ -25,6 +25,7 @@ def test_files_keep_what_they_keep_without_the_patch_and_training_goes_on(scenar
     complaints = file_notes.complaints(folders)
     assert not complaints, "\n".join(complaints)
     for name, note in file_notes.load(folders["patched"], "written").items():
+        assert all(name in file_notes.load(folders["patched"], "read by " + reader) for reader in file_notes.READERS)
         assert note["state"][:2] == [2.0**-3, 2], (name, "the patched writer was to be below the floor of stock")
 
 

@@ -134,6 +134,10 @@ def test_what_is_unknown_is_refused_and_left_alone(scenario):
     scenario("refused")
 
 
+def test_another_patcher_on_the_same_method_and_reloaded_modules(scenario):
+    scenario("patchers")
+
+
 @pytest.mark.once
 def test_strict_mode_fails_the_import_of_an_unsupported_build(python):
     code = (

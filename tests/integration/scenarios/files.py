@@ -107,7 +107,8 @@ class Model(object):
             1, use_bias=False, kernel_initializer=tf.keras.initializers.Constant(1.0), input_shape=(1,)
         )
         self._model = tf.keras.Sequential([dense, tf.keras.layers.Activation("linear", dtype="float32")])
-        self._model.compile(_wrapped(tf.keras.optimizers.SGD(2.0**-6, momentum=0.5), initial), loss="mse")
+        inner = tf.keras.optimizers.SGD(2.0**-6, momentum=0.5)
+        self._model.compile(surfaces.loss_scaled(inner, initial, INTERVAL), loss="mse")
 
     def share(self, other):
         self._model = other._model
@@ -152,17 +153,6 @@ class Weights(Model):
 
     def load(self):
         self._model.load_weights(self._path)
-
-
-def _wrapped(inner, initial):
-    if VERSION >= (2, 4) and not KERAS_3:
-        wrap = tf.keras.mixed_precision.LossScaleOptimizer
-    elif KERAS_3:
-        wrap = tf.keras.optimizers.LossScaleOptimizer
-    else:
-        scale = surfaces.loss_scales().DynamicLossScale(initial, INTERVAL)
-        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, scale)
-    return wrap(inner, initial_scale=initial, dynamic_growth_steps=INTERVAL)
 
 
 def formats(mode):

@@ -35,20 +35,7 @@ def run_on(strategy, function, *arguments):
 
 
 def make_optimizer(**options):
-    inner = tf.keras.optimizers.SGD(RATE, **options)
-    if VERSION < (2, 4):
-        scale = surfaces.loss_scales().DynamicLossScale(INITIAL, INTERVAL)
-        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, scale)
-    return tf.keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=INITIAL, dynamic_growth_steps=INTERVAL)
-
-
-def state_of(optimizer):
-    if KERAS_3:
-        return optimizer.dynamic_scale.value, optimizer.step_counter.value
-    state = optimizer._loss_scale
-    if hasattr(state, "counter"):
-        return state.current_loss_scale, state.counter
-    return state._current_loss_scale, state._num_good_steps
+    return surfaces.loss_scaled(tf.keras.optimizers.SGD(RATE, **options), INITIAL, INTERVAL)
 
 
 class Loop(object):
@@ -83,7 +70,7 @@ class Loop(object):
 
     def states(self):
         """``(scale, good, weight)`` on each replica."""
-        variables = state_of(self.optimizer) + (self.w,)
+        variables = surfaces.variables_of(self.optimizer) + (self.w,)
         found = [[float(each.numpy()) for each in self.strategy.experimental_local_results(v)] for v in variables]
         replicas = max(map(len, found))  # a variable made outside of the scope is there once
         return list(zip(*[values * (replicas // len(values)) for values in found]))
@@ -222,9 +209,12 @@ def check_fit_that_is_stuck(strategy, count):
 
     apply(min_scale=2.0**13, at_floor="warn", patience=3)
     model = keras_model(strategy)
+    said = surfaces.listen_to_stderr()
     with warnings.catch_warnings():
-        warnings.simplefilter("error", tfls_patch.TflsPatchWarning)  # in a graph it is printed, once
+        warnings.simplefilter("error", tfls_patch.TflsPatchWarning)  # in a graph it is printed
         fit(model, data(count, slice(4, 11)))
+    times = said().count("at its floor")
+    assert times == 1, "said %d times by %d replicas" % (times, count)
     assert tfls_patch.stats(model.optimizer) == (2.0**13, 7, 0, 5, 2.0**13, 2.0**15)
 
 

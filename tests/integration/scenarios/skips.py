@@ -1,8 +1,6 @@
 """Records of skipped steps, at-floor policies and regrow_steps on every surface: usage ``skips.py eager|graph``."""
 
-import os
 import sys
-import tempfile
 import warnings
 
 import surfaces
@@ -187,24 +185,14 @@ def check_regrowth(name, make):
 
 def listening(kind, capture):
     """Returns ``said()``: how often the message was given since the last call."""
-    if kind == "eager":
+    if kind != "eager":
+        printed = surfaces.listen_to_stderr()
+        return lambda: printed().count("at its floor")
 
-        def said():
-            count = sum("at its floor" in str(each.message) for each in capture)
-            del capture[:]
-            return count
-
-    else:
-        file = tempfile.TemporaryFile()
-        sys.stderr.flush()
-        os.dup2(file.fileno(), 2)
-
-        def said():
-            file.seek(0)
-            text = file.read().decode("utf-8", "replace")
-            file.seek(0)
-            file.truncate()
-            return text.count("at its floor")
+    def said():
+        count = sum("at its floor" in str(each.message) for each in capture)
+        del capture[:]
+        return count
 
     return said
 

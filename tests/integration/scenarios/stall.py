@@ -44,11 +44,7 @@ def custom_loop():
 
     for _ in range(STEPS):
         step()
-    if KERAS_3:
-        return float(optimizer.dynamic_scale.numpy()), w.numpy()
-    state = optimizer._loss_scale
-    scale = state.current_loss_scale if hasattr(state, "counter") else state._current_loss_scale
-    return float(scale.numpy()), w.numpy()
+    return float(surfaces.variables_of(optimizer)[0].numpy()), w.numpy()
 
 
 def model_fit():

@@ -15,26 +15,11 @@ INF, RATE = float("inf"), surfaces.RATE
 SCRIPT = [INF, 1.0, 1.0, 1.0, INF, 1.0]
 
 
-def make_optimizer():
-    inner = tf.keras.optimizers.SGD(RATE)
-    if VERSION < (2, 4):
-        scale = surfaces.loss_scales().DynamicLossScale(8.0, 3)
-        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, scale)
-    return tf.keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=8.0, dynamic_growth_steps=3)
-
-
-def scale_of(optimizer):
-    if KERAS_3:
-        return optimizer.dynamic_scale.value
-    state = optimizer._loss_scale
-    return state.current_loss_scale if hasattr(state, "counter") else state._current_loss_scale
-
-
 def custom_loop(strategy, schedule):
     """Returns the scale and the weight after each step."""
     with strategy.scope():
         w = tf.Variable(1.0)
-        optimizer = make_optimizer()
+        optimizer = surfaces.loss_scaled(tf.keras.optimizers.SGD(RATE), 8.0, 3)
         if hasattr(type(optimizer), "build"):
             optimizer.build([w])
 
@@ -56,7 +41,7 @@ def custom_loop(strategy, schedule):
     states = []
     for m in SCRIPT:
         schedule(step, tf.constant(m))
-        states.append([float(variable.numpy()) for variable in (scale_of(optimizer), w)])
+        states.append([float(variable.numpy()) for variable in (surfaces.variables_of(optimizer)[0], w)])
     return states
 
 

@@ -10,6 +10,7 @@ This module must not import tfls_patch: half of the scenarios compare with stock
 import functools
 import os
 import sys
+import tempfile
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -100,6 +101,24 @@ def loss_scales():
 
 def keras_sgd():
     return tf.keras.optimizers.SGD(RATE)
+
+
+def loss_scaled(inner, initial, interval, multiplier=2.0):
+    """A ``LossScaleOptimizer`` of ``tf.keras`` around an optimizer; only before 2.4 has it a multiplier."""
+    if VERSION < (2, 4):
+        scale = loss_scales().DynamicLossScale(initial, interval, multiplier)
+        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, scale)
+    return tf.keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=initial, dynamic_growth_steps=interval)
+
+
+def variables_of(owner):
+    """The scale and the counter of what holds them: a loss scale, or an optimizer of Keras."""
+    if hasattr(owner, "dynamic_scale"):
+        return owner.dynamic_scale.value, owner.step_counter.value
+    owner = getattr(owner, "_loss_scale", owner)
+    if hasattr(owner, "counter"):
+        return owner.current_loss_scale, owner.counter
+    return owner._current_loss_scale, owner._num_good_steps
 
 
 class Surface(object):
@@ -265,12 +284,7 @@ class KerasSurface(_Eager):
             self.optimizer._create_all_weights(self.weights)  # so that the first trace creates no variables
 
     def make_optimizer(self):
-        if VERSION >= (2, 4):
-            return tf.keras.mixed_precision.LossScaleOptimizer(
-                keras_sgd(), initial_scale=self.initial, dynamic_growth_steps=self.interval
-            )
-        scale = loss_scales().DynamicLossScale(self.initial, self.interval, self.multiplier)
-        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(keras_sgd(), scale)
+        return loss_scaled(keras_sgd(), self.initial, self.interval, self.multiplier)
 
     def _train(self, m):
         optimizer = self.optimizer
@@ -286,9 +300,7 @@ class KerasSurface(_Eager):
         return (self.optimizer if VERSION >= (1, 15) else self.optimizer._optimizer).iterations
 
     def variables(self):
-        if hasattr(self.owner, "counter"):
-            return self.owner.current_loss_scale, self.owner.counter
-        return self.owner._current_loss_scale, self.owner._num_good_steps
+        return variables_of(self.owner)
 
 
 class LegacyKerasSurface(KerasSurface):
@@ -838,6 +850,23 @@ def _source(text):
         return text[1:], None
     name, _, port = text.partition(":")
     return name, int(port or 0)
+
+
+def listen_to_stderr():
+    """Listens to what TensorFlow prints; returns ``said()``: what there was since the last call."""
+    file = tempfile.TemporaryFile()
+    sys.stderr.flush()
+    sys.stderr = os.fdopen(os.dup(2), "w")  # for Python itself: tracebacks are to be seen
+    os.dup2(file.fileno(), 2)
+
+    def said():
+        file.seek(0)
+        text = file.read().decode("utf-8", "replace")
+        file.seek(0)
+        file.truncate()
+        return text
+
+    return said
 
 
 def fail(message):

@@ -15,6 +15,7 @@ ARGUMENTS = {
     "patched": [],  # the workers that patch themselves; others may be by the environment
     "min_scale": [2.0**-4] * 3,
     "at_floor": "skip",
+    "regrow_steps": [0] * 3,
     "interval": 3,
     "fit": False,
     "checkpoints": None,  # a folder
@@ -26,7 +27,8 @@ INDEX = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 if INDEX in ARGUMENTS["patched"]:
     import tfls_patch
 
-    tfls_patch.apply(min_scale=ARGUMENTS["min_scale"][INDEX], at_floor=ARGUMENTS["at_floor"], patience=3)
+    own = {name: ARGUMENTS[name][INDEX] for name in ("min_scale", "regrow_steps")}
+    tfls_patch.apply(at_floor=ARGUMENTS["at_floor"], patience=3, **own)
 
 import surfaces
 from surfaces import KERAS_3, VERSION, tf
@@ -41,23 +43,6 @@ def make_strategy():
     return tf.distribute.experimental.MultiWorkerMirroredStrategy()
 
 
-def make_optimizer(initial, interval):
-    inner = tf.keras.optimizers.SGD(RATE)
-    if VERSION < (2, 4):
-        scale = surfaces.loss_scales().DynamicLossScale(initial, interval)
-        return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, scale)
-    return tf.keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=initial, dynamic_growth_steps=interval)
-
-
-def state_of(optimizer):
-    if KERAS_3:
-        return optimizer.dynamic_scale.value, optimizer.step_counter.value
-    state = optimizer._loss_scale
-    if hasattr(state, "counter"):
-        return state.current_loss_scale, state.counter
-    return state._current_loss_scale, state._num_good_steps
-
-
 def number(variable):
     return float(strategy.experimental_local_results(variable)[0].numpy())
 
@@ -65,7 +50,7 @@ def number(variable):
 strategy = make_strategy()
 with strategy.scope():
     w = tf.Variable(1.0)
-    optimizer = make_optimizer(4.0, ARGUMENTS["interval"])
+    optimizer = surfaces.loss_scaled(tf.keras.optimizers.SGD(RATE), 4.0, ARGUMENTS["interval"])
     if hasattr(type(optimizer), "build"):
         optimizer.build([w])
 
@@ -99,7 +84,7 @@ def run_script():
         if [INDEX, position] == ARGUMENTS["killed"]:
             os.kill(os.getpid(), signal.SIGKILL)
         step(tf.constant(float("inf") if ARGUMENTS["script"][position] == INDEX else 1.0))
-        scale, good = map(number, state_of(optimizer))
+        scale, good = map(number, surfaces.variables_of(optimizer))
         states.append([scale, int(good), number(w)])
         done.assign_add(1)
         if folder and position % 3 == 2:
@@ -138,7 +123,7 @@ def fit():
     dataset = tf.data.Dataset.from_tensor_slices((x.reshape(-1, 2), y)).batch(workers, drop_remainder=True)
     model.fit(dataset.with_options(options), epochs=1, verbose=0, steps_per_epoch=len(script))
     weights = np.concatenate([weight.ravel() for weight in model.get_weights()])
-    return {"weights": weights.tolist(), "scale": number(state_of(model.optimizer)[0])}
+    return {"weights": weights.tolist(), "scale": number(surfaces.variables_of(model.optimizer)[0])}
 
 
 report = fit() if ARGUMENTS["fit"] else run_script()
