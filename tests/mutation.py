@@ -45,6 +45,7 @@ _GENERAL = ["conformance eager", "conformance graph", "instances", "revert"]
 CHECKS = {
     "tfls_patch/scaling.py": (["2.10"], ["unit scaling"] + _GENERAL),
     "tfls_patch/_rules.py": (["2.10", "2.21"], ["instances", "conformance eager", "quiet", "training eager"]),
+    "tfls_patch/_traces.py": (["2.10", "2.21"], ["quiet", "training eager", "instances"]),
     "_loss_scale_update.py": (["2.10", "2.4"], ["conformance eager", "mirrored 2", "skips eager", "skips graph"]),
     "_keras_3_optimizer.py": (
         ["2.21"],
@@ -306,7 +307,7 @@ def main(arguments=None):
     parser.add_argument("--list", action="store_true", help="list the mutants and do nothing")
     options = parser.parse_args(arguments)
     pythons = dict(text.split("=", 1) for text in options.rows)
-    paths = ["tfls_patch/scaling.py", "tfls_patch/_rules.py"]
+    paths = ["tfls_patch/scaling.py", "tfls_patch/_rules.py", "tfls_patch/_traces.py"]
     paths += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tfls_patch" / "patches").glob("*.py"))
     mutants = [each for path in paths if _checks_of(path) and options.only in path for each in mutants_of(path)]
     mutants = [each for each in mutants if options.list or set(_checks_of(each.path)[0]) & set(pythons)]

@@ -4,7 +4,6 @@ The trip-wire is standard library only. It may be set while Python itself starts
 yet (``pip install --user`` and ``--system-site-packages`` come later), so wrapt is imported when it trips, not before.
 """
 
-import importlib
 import sys
 from _thread import RLock, get_ident  # threading itself takes longer to import than this package
 
@@ -162,4 +161,6 @@ def _register_hooks(on_leaf, on_failure):
                 half_loaded.append(leaf)
         _is_registered = True
     for leaf in half_loaded:  # waits for the thread that imports it; returns at once if that is this thread
+        import importlib  # not on top, see `_registry.targets_of`
+
         on_leaf(importlib.import_module(leaf))

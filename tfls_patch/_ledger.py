@@ -1,19 +1,29 @@
 """The record of what was replaced: makes a patch transactional and its reversal exact."""
 
-import collections
+from tfls_patch._record import Record
 
-Entry = collections.namedtuple("Entry", ["leaf", "module", "owner", "name", "original", "replacement", "was_own"])
-Entry.__doc__ = """One replaced attribute.
 
-Attributes:
-    leaf: Name of the module that defines it.
-    module: That module object; a purged and re-imported module is another one.
-    owner: The class or module that holds the attribute.
-    name: The attribute.
-    original: The raw entry of ``vars(owner)``, or what it inherited.
-    replacement: What stands there now.
-    was_own: Whether ``vars(owner)`` had the attribute; if not, reversal deletes ours.
-"""
+class Entry(Record):
+    """One replaced attribute.
+
+    Attributes:
+        leaf: Name of the module that defines it.
+        module: That module object; a purged and re-imported module is another one.
+        owner: The class or module that holds the attribute.
+        name: The attribute.
+        original: The raw entry of ``vars(owner)``, or what it inherited.
+        replacement: What stands there now.
+        was_own: Whether ``vars(owner)`` had the attribute; if not, reversal deletes ours.
+    """
+
+    __slots__ = ()
+    _fields = ("leaf", "module", "owner", "name", "original", "replacement", "was_own")
+
+    @property
+    def full_name(self):
+        """Module, class if it is a method, and function."""
+        owner = getattr(self.owner, "__qualname__", "")  # a module has none
+        return ".".join(part for part in (self.leaf, owner, self.name) if part)
 
 
 class Ledger(object):

@@ -4,27 +4,30 @@
 no warning is given: all of those can wait for another thread or run other people's code.
 """
 
-import collections
 import sys
-import warnings
 from _thread import RLock  # threading itself takes longer to import than this package
 
 from tfls_patch import _activation, _log, _rules, _settings, _warn
 from tfls_patch._ledger import Ledger, is_current, is_in_place
+from tfls_patch._record import Record
 from tfls_patch._registry import LEAVES, row_for, supported, targets_of, version_text
 from tfls_patch.errors import TflsPatchWarning, UnsupportedVersionError
 
-Snapshot = collections.namedtuple("Snapshot", ["is_armed", "is_killed", "entries", "displaced", "refusals", "untested"])
-Snapshot.__doc__ = """The patcher's state at one moment.
 
-Attributes:
-    is_armed: Whether it patches what is imported.
-    is_killed: Whether ``TFLS_PATCH=0`` forbids that.
-    entries: The ledger entries.
-    displaced: Those of them whose replacement something else has replaced since.
-    refusals: package -> `UnsupportedVersionError`.
-    untested: package -> version that is newer than the newest tested, and patched.
-"""
+class Snapshot(Record):
+    """The patcher's state at one moment.
+
+    Attributes:
+        is_armed: Whether it patches what is imported.
+        is_killed: Whether ``TFLS_PATCH=0`` forbids that.
+        entries: The ledger entries.
+        displaced: Those of them whose replacement something else has replaced since.
+        refusals: package -> `UnsupportedVersionError`.
+        untested: package -> version that is newer than the newest tested, and patched.
+    """
+
+    __slots__ = ()
+    _fields = ("is_armed", "is_killed", "entries", "displaced", "refusals", "untested")
 
 
 class Patcher(object):
@@ -91,8 +94,8 @@ class Patcher(object):
         _activation.allow_imports()
         for entry in left:
             _warn.at_user_line(
-                "%s.%s was replaced by something else after tfls_patch had patched it, and was left as it is. "
-                "To get stock back, undo that other patch" % (entry.leaf, entry.name)
+                "%s was replaced by something else after tfls_patch had patched it, and was left as it is. "
+                "To get stock back, undo that other patch" % entry.full_name
             )
 
     def snapshot(self):
@@ -187,7 +190,8 @@ class Patcher(object):
         return True
 
     def _warn_of_stale_traces(self):
-        if _rules.has_stale_traces():
+        traces = sys.modules.get("tfls_patch._traces")  # loaded with the first patched function
+        if traces and traces.has_stale_traces():
             _warn.at_user_line(
                 "A loss scale's update was already traced (tf.function, TF1 graph or compiled step) under another "
                 "rule and keeps that. Call tfls_patch before the first step, or have it traced again: model.compile(), "
@@ -257,6 +261,8 @@ def _broken(what, error):
 
 def _tell(message):
     """For imports, where the user's line is far away: one line, and never an exception inside an import."""
+    import warnings  # not on top: most starts of Python have nothing to say
+
     try:
         # The brackets keep `warnings` from looking for a file of that name, to print a line of it.
         warnings.warn_explicit(message, TflsPatchWarning, "<tfls_patch>", 1, "tfls_patch")

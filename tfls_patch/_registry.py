@@ -3,14 +3,17 @@
 `TABLE` is the one list to edit for a new version; the patch modules themselves say what they replace.
 """
 
-import collections
-import importlib
 import sys
 
-Row = collections.namedtuple("Row", ["package", "versions", "module"])
-Row.__doc__ = (
-    "A package whose version decides, the range of its minor versions, and the module in `tfls_patch.patches`."
-)
+from tfls_patch._record import Record
+
+
+class Row(Record):
+    """A package whose version decides, the range of its minor versions, and the module in `tfls_patch.patches`."""
+
+    __slots__ = ()
+    _fields = ("package", "versions", "module")
+
 
 TABLE = (
     Row("tensorflow", ">=1.14,<1.15", "tf_1_14"),
@@ -28,22 +31,20 @@ TABLE = (
 
 #: Every module that any version keeps a floor in, with the package whose version decides about it. Only these leaves
 #: are watched, never a package: some versions of wrapt leave a loader of their own in a watched module.
-LEAVES = collections.OrderedDict(
-    [
-        ("tensorflow.python.training.experimental.loss_scale", "tensorflow"),
-        ("tensorflow.python.training.experimental.loss_scale_optimizer", "tensorflow"),
-        ("tensorflow.python.training.experimental.loss_scaling_gradient_tape", "tensorflow"),
-        ("tensorflow.contrib.mixed_precision.python.loss_scale_manager", "tensorflow"),
-        ("tensorflow.contrib.mixed_precision.python.loss_scale_optimizer", "tensorflow"),
-        ("tensorflow.python.keras.mixed_precision.experimental.loss_scale_optimizer", "tensorflow"),
-        ("tensorflow.python.keras.mixed_precision.loss_scale_optimizer", "tensorflow"),
-        # Keras 2 was released with TensorFlow, minor for minor.
-        ("keras.mixed_precision.loss_scale_optimizer", "tensorflow"),
-        ("keras.src.mixed_precision.loss_scale_optimizer", "tensorflow"),
-        ("tf_keras.src.mixed_precision.loss_scale_optimizer", "tf_keras"),
-        ("keras.src.optimizers.loss_scale_optimizer", "keras"),
-    ]
-)
+LEAVES = {  # in this order
+    "tensorflow.python.training.experimental.loss_scale": "tensorflow",
+    "tensorflow.python.training.experimental.loss_scale_optimizer": "tensorflow",
+    "tensorflow.python.training.experimental.loss_scaling_gradient_tape": "tensorflow",
+    "tensorflow.contrib.mixed_precision.python.loss_scale_manager": "tensorflow",
+    "tensorflow.contrib.mixed_precision.python.loss_scale_optimizer": "tensorflow",
+    "tensorflow.python.keras.mixed_precision.experimental.loss_scale_optimizer": "tensorflow",
+    "tensorflow.python.keras.mixed_precision.loss_scale_optimizer": "tensorflow",
+    # Keras 2 was released with TensorFlow, minor for minor.
+    "keras.mixed_precision.loss_scale_optimizer": "tensorflow",
+    "keras.src.mixed_precision.loss_scale_optimizer": "tensorflow",
+    "tf_keras.src.mixed_precision.loss_scale_optimizer": "tf_keras",
+    "keras.src.optimizers.loss_scale_optimizer": "keras",
+}
 
 #: Importing any of these is what `_activation` waits for.
 TOP_LEVEL = ("tensorflow", "keras", "tf_keras")
@@ -136,6 +137,8 @@ def supported(package):
 def targets_of(row):
     """Returns the ``TARGETS`` of a row's patch module: leaf module name -> list of `Target`."""
     if row.module not in _targets:  # before Python 3.10 import_module takes Python's global lock for loaded ones too
+        import importlib  # not on top: up to Python 3.7 it loads what takes longer to import than this package
+
         _targets[row.module] = importlib.import_module("tfls_patch.patches." + row.module).TARGETS
     return _targets[row.module]
 
@@ -144,6 +147,7 @@ def load_all():
     """Imports whatever patching any of the versions takes, so that an import hook can do without imports."""
     import linecache  # noqa: F401  (what a warning is printed with)
     import re  # noqa: F401
+    import warnings  # noqa: F401
 
     import tfls_patch._shape  # noqa: F401
 

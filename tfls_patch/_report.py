@@ -156,8 +156,7 @@ def _targets_in(leaf, snapshot):
 
 
 def _patched(leaf, entry, snapshot):
-    owner = getattr(entry.owner, "__qualname__", "")
-    name = ".".join(part for part in (leaf, owner, entry.name) if part)
+    name = entry.full_name
     if entry in snapshot.displaced:
         return TargetStatus(name, REFUSED, "something else has replaced it after tfls_patch had")
     untested = LEAVES[leaf] in snapshot.untested

@@ -3,11 +3,9 @@
 Precedence is argument > environment > default. Nothing here imports TensorFlow, wrapt or packaging.
 """
 
-import collections
-import math
-import numbers
 import os
-import struct
+
+from tfls_patch._record import Record
 
 #: The last scale whose reciprocal is a normal float32: beyond it 1 / scale is flushed to 0 and updates vanish.
 LARGEST_SCALE = 2.0**126
@@ -34,19 +32,27 @@ ARGUMENT, ENVIRONMENT, DEFAULT = "argument", "environment", "default"
 #: How an at-floor policy may react.
 SKIP, WARN, RAISE = POLICIES = ("skip", "warn", "raise")
 
-Rule = collections.namedtuple("Rule", ["min_scale", "max_scale", "regrow_steps", "at_floor", "patience"])
-Rule.__doc__ = """What rules a loss scale: the settings of `apply`, as plain values.
 
-Attributes:
-    min_scale: The floor, a Python float that float32 holds exactly.
-    max_scale: The ceiling, likewise.
-    regrow_steps: The longest growth interval while the scale is below 1, in steps; 0 if there is none.
-    at_floor: ``skip``, ``warn`` or ``raise``: what happens when the floor does not help.
-    patience: After how many non-finite steps in a row at the floor.
-"""
+class Rule(Record):
+    """What rules a loss scale: the settings of `apply`, as plain values.
 
-Setting = collections.namedtuple("Setting", ["value", "source"])
-Setting.__doc__ = "A value and where it came from: ``argument``, ``environment`` or ``default``."
+    Attributes:
+        min_scale: The floor, a Python float that float32 holds exactly.
+        max_scale: The ceiling, likewise.
+        regrow_steps: The longest growth interval while the scale is below 1, in steps; 0 if there is none.
+        at_floor: ``skip``, ``warn`` or ``raise``: what happens when the floor does not help.
+        patience: After how many non-finite steps in a row at the floor.
+    """
+
+    __slots__ = ()
+    _fields = ("min_scale", "max_scale", "regrow_steps", "at_floor", "patience")
+
+
+class Setting(Record):
+    """A value and where it came from: ``argument``, ``environment`` or ``default``."""
+
+    __slots__ = ()
+    _fields = ("value", "source")
 
 
 class Settings(Rule):
@@ -106,13 +112,15 @@ def checked_scale(name, value):
         TypeError: not a real number (bool, str, None, tensor, array ...).
         ValueError: NaN, infinite or out of range.
     """
+    import numbers  # here, as `struct` below: what is said by nobody needs no check, and Python starts sooner
+
     # NumPy registers its scalars as numbers.Real; bool is one too by inheritance, but True is no scale.
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError("%s must be %s, not %s of type %s" % (name, ALLOWED, shown(value), type(value).__name__))
     try:
         number = _to_float32(float(value))
     except OverflowError:  # an int beyond float64, or a float64 beyond float32
-        number = math.inf
+        number = float("inf")
     if not SMALLEST_SCALE <= number <= LARGEST_SCALE:  # False for NaN as well
         raise ValueError("%s must be %s, got %s" % (name, ALLOWED, shown(value)))
     return number
@@ -125,6 +133,8 @@ def _checked_steps(name, value):
         TypeError: not a whole number.
         ValueError: too small, or too large for a 32-bit counter.
     """
+    import numbers
+
     allowed, lowest = _KINDS[name].allowed, _KINDS[name].lowest
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError("%s must be %s, not %s of type %s" % (name, allowed, shown(value), type(value).__name__))
@@ -146,17 +156,21 @@ def _ascii_lower(text):
     return text.lower() if all(ord(character) < 128 for character in text) else text
 
 
-_Kind = collections.namedtuple("_Kind", ["default", "check", "parse", "allowed", "example", "lowest"])
-_Kind.__doc__ = """What there is to know of one setting.
+class _Kind(Record):
+    """What there is to know of one setting.
 
-Attributes:
-    default: Its value if nothing is said.
-    check: ``check(name, value)`` returns the value to use, or raises ``TypeError`` or ``ValueError``.
-    parse: Reads the text of its variable; may raise ``ValueError``.
-    allowed: What it must be, in words.
-    example: A good text for its variable.
-    lowest: The least number of steps.
-"""
+    Attributes:
+        default: Its value if nothing is said.
+        check: ``check(name, value)`` returns the value to use, or raises ``TypeError`` or ``ValueError``.
+        parse: Reads the text of its variable; may raise ``ValueError``.
+        allowed: What it must be, in words.
+        example: A good text for its variable.
+        lowest: The least number of steps.
+    """
+
+    __slots__ = ()
+    _fields = ("default", "check", "parse", "allowed", "example", "lowest")
+
 
 _KINDS = {
     "min_scale": _Kind(DEFAULT_MIN_SCALE, checked_scale, float, ALLOWED, "1e-4", None),
@@ -249,6 +263,8 @@ def _plain(value):
 
 def _to_float32(number):
     """Rounds to float32, the type of every loss scale, so that what is reported is what will be in force."""
+    import struct
+
     return struct.unpack("<f", struct.pack("<f", number))[0]
 
 

@@ -44,7 +44,7 @@ def entry_for(leaf, module, target):
 
 
 def _check_stock(where, leaf, original):
-    if not isinstance(original, types.FunctionType):
+    if type(original) is not types.FunctionType:  # not isinstance: a wrapper of wrapt says it is what it wraps
         raise ShapeMismatch(
             "%s is a %s, not a plain function: something has wrapped it" % (where, type(original).__name__)
         )

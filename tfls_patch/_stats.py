@@ -4,7 +4,7 @@ import collections
 import functools
 import sys
 
-from tfls_patch import _owners, _rules, _skips, _warn
+from tfls_patch import _owners, _rules, _skips, _traces, _warn
 from tfls_patch._settings import SKIP
 from tfls_patch.errors import LossScaleError
 
@@ -75,7 +75,7 @@ def _evaluator(variable):
         return _evaluate_on_keras
     import tensorflow as tf
 
-    graph = _rules.graph_of(variable)
+    graph = _traces.graph_of(variable)
     if graph is not None:
         return functools.partial(_run, tf, _session_of(tf, graph))
     if not tf.executing_eagerly():

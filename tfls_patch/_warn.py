@@ -1,7 +1,6 @@
 """Warnings that point at the user's own line, however deep in TensorFlow they come up."""
 
 import sys
-import warnings
 
 from tfls_patch.errors import TflsPatchWarning
 
@@ -11,6 +10,8 @@ _NOT_THE_USER = ("tfls_patch", "tensorflow", "tensorflow_core", "keras", "tf_ker
 
 def at_user_line(message):
     """Gives a `TflsPatchWarning` for the innermost line of code that is not ours, TensorFlow's or Keras's."""
+    import warnings  # not on top: most starts of Python have nothing to say
+
     warnings.warn(message, TflsPatchWarning, stacklevel=_level_of_user())
 
 

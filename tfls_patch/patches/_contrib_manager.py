@@ -10,7 +10,7 @@ It counts bad steps too, and has a ratio of its own in each direction::
 
 import functools
 
-from tfls_patch import _rules, _skips, scaling
+from tfls_patch import _skips, _traces, scaling
 from tfls_patch.patches._declare import Target
 
 
@@ -20,7 +20,7 @@ def _replace_update(original, module):
         import tensorflow as tf
 
         lib, tf1 = tf.compat.v2, tf.compat.v1
-        rule = _rules.for_update(self, finite_grads)
+        rule = _traces.for_update(self, finite_grads)
 
         def change_to(new_scale):
             return tf.group(tf1.assign(self._loss_scale, new_scale), self._reset_stats())

@@ -14,7 +14,7 @@ back in place of gradients.
 
 import functools
 
-from tfls_patch import _diagnosis, _float16, _rules
+from tfls_patch import _diagnosis, _float16, _traces
 from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
@@ -91,7 +91,7 @@ def _unscaled(gradient, scale, reciprocal):
 
 def _floor_of(loss_scale, value):
     """A fixed loss scale is always "finite" and never retried, whatever its floor."""
-    return _rules.for_update(loss_scale, value).min_scale
+    return _traces.for_update(loss_scale, value).min_scale
 
 
 GRADIENT_TAPE = Target(

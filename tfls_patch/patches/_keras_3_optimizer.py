@@ -14,7 +14,7 @@ The division is moved, not added: a finite step passes no more operations than i
 import functools
 import importlib
 
-from tfls_patch import _diagnosis, _float16, _rules, _skips, scaling
+from tfls_patch import _diagnosis, _float16, _rules, _skips, _traces, scaling
 from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
@@ -162,7 +162,7 @@ def _replace_stateful_finite(original, module):
     @functools.wraps(original)
     def _stateful_handle_finite_grads(self, grads, trainable_variables):
         self.inner_optimizer.apply(grads, trainable_variables=trainable_variables)
-        rule = _rules.for_update(self, _first(grads))
+        rule = _traces.for_update(self, _first(grads))
 
         def grow():
             self.dynamic_scale.assign(scaling.after_growth(_ops(), self.dynamic_scale, _MULTIPLIER, rule))
@@ -193,7 +193,7 @@ def _replace_stateful_non_finite(original, module):
 def _replace_stateless_finite(original, module):
     @functools.wraps(original)
     def _stateless_handle_finite_grads(self, optimizer_variables, grads, trainable_variables):
-        rule = _rules.for_update(self, _first(grads))
+        rule = _traces.for_update(self, _first(grads))
         scale = optimizer_variables[_position(self, self.dynamic_scale)]
         good = optimizer_variables[_position(self, self.step_counter)]
         new_scale, new_good = _cond(

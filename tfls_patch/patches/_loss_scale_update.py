@@ -7,7 +7,7 @@ state under other names and differ in how replicas agree; nothing else.
 import collections
 import functools
 
-from tfls_patch import _diagnosis, _rules, _skips, scaling
+from tfls_patch import _diagnosis, _skips, _traces, scaling
 from tfls_patch._autograph import unconverted
 from tfls_patch.patches._declare import Target
 
@@ -52,7 +52,7 @@ def _replace_update(names, vote, original, module):
         grads = tf.nest.flatten(grads)
         with tf.control_dependencies(_diagnosis.see_gradients(self, scale, grads)):
             finite = vote(module._is_all_finite, grads)
-        rule = _rules.for_update(self, finite)
+        rule = _traces.for_update(self, finite)
 
         def change_to(new_scale):
             return tf.group(scale.assign(new_scale), good.assign(0))
