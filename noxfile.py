@@ -237,8 +237,11 @@ def containers(session):
         session.run("pytest", "tests/packaging/test_containers.py", "--bare-root", root, *session.posargs)
 
 
+BENCHMARKS = ["start_up", "import_time", "speed", "alternatives", "hourglass", "recovery", "underflow", "update"]
+
+
 @nox.session(python=_python_of_newest())
-@nox.parametrize("script", ["start_up", "speed", "alternatives", "hourglass", "recovery", "underflow", "update"])
+@nox.parametrize("script", BENCHMARKS)
 def benchmarks(session, script):
     """Run a script of benchmarks/, which writes its page in docs/; what follows ``--`` are its options."""
     path, python = str(ROOT / "benchmarks" / (script + ".py")), _python_of(session)
@@ -246,7 +249,7 @@ def benchmarks(session, script):
         session.install("uv")
         session.run("python", path, "--wheel", _wheel(session), *session.posargs)
         return
-    if script == "speed":  # it installs each TensorFlow itself
+    if script in ("speed", "import_time"):  # they install each TensorFlow themselves
         session.install("uv")
     else:
         _install(session, python, *table.NEWEST, "scikit-learn", "matplotlib", "wrapt", "packaging")
