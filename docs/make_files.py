@@ -39,9 +39,9 @@ Which of the loss scale, its counter and the weights come back from each kind of
 process and by a patched one, whose scale was below 1, and each of the two was read by a stock process and by a patched
 one. {agreement}
 
-**all**: the scale, the counter and the weight. Where the scale does not come back, training goes on from the initial
-one, in stock as well. Whatever came back, the reader was seen to go on by its own rule from there: stock brings a scale
-below 1 back to 1 at the next overflow.
+**all**: the scale, the counter and the weight, and for models the optimizer's momentum. Where the scale does not come
+back, training goes on from the initial one, in stock as well. Whatever came back, the reader was seen to go on by its
+own rule from there: stock brings a scale below 1 back to 1 at the next overflow.
 
 ## Written and read by the same version
 
@@ -71,7 +71,7 @@ def main(arguments=None):
         for writer, reader in _pairs(rows):
             for mode in MODES:
                 source, place = Path(folder) / mode / writer.tf, Path(folder) / "read"
-                cells, said = _read(reader, pythons[reader.tf], mode, source, place)
+                cells, said = _read(reader, pythons[reader.tf], mode, source, place, writer is reader)
                 found.setdefault((writer.tf, reader.tf), {}).update(cells)
                 complaints += ["%s -> %s: %s" % (writer.tf, reader.tf, each) for each in said]
             print("%s -> %s\n  %s" % (writer.tf, reader.tf, found[writer.tf, reader.tf]), flush=True)
@@ -93,15 +93,25 @@ def _write(row, python, mode, folder):
         _run(row, python, "write", writer, mode, folder / writer)
 
 
-def _read(row, python, mode, source, place):
-    """Reads what another row has written, from a copy; returns ``{format: what came back}`` and complaints."""
+def _read(row, python, mode, source, place, is_same_version):
+    """Reads what a row has written, from a copy; returns ``{format: what came back}`` and complaints."""
     shutil.rmtree(str(place), ignore_errors=True)
     shutil.copytree(str(source), str(place))
     folders = {writer: place / writer for writer in file_notes.WRITERS}
     for reader in file_notes.READERS:
         _run(row, python, "read", reader, mode, *folders.values())
-    cells = {name: _word(cells) for name, cells in file_notes.table(folders).items()}
-    return cells, file_notes.complaints(folders)
+    return _cells(folders), file_notes.complaints(folders, is_same_version)
+
+
+def _cells(folders):
+    """Returns ``{format: what came back}``."""
+    cells = {name: _word(words) for name, words in file_notes.table(folders).items()}
+    for writer, folder in folders.items():
+        written = file_notes.load(folder, "written")
+        for name, note in file_notes.load(folder, "read by " + writer).items():
+            if cells[name] == "all" and not file_notes.goes_on(written[name], note):
+                cells[name] = "all but momentum"
+    return cells
 
 
 def _run(row, python, *arguments):

@@ -41,8 +41,18 @@ def table(folders):
     return found
 
 
-def complaints(folders):
-    """Returns in what the patch makes a difference to files, beyond the loss scale that it lets be written."""
+def goes_on(written, came_back):
+    """Whether the reader takes the very steps of the writer: the optimizer's own state is back as well."""
+    return written.get("after") == came_back.get("after")
+
+
+def complaints(folders, is_same_version=True):
+    """Returns in what the patch makes a difference to files, beyond the loss scale that it lets be written.
+
+    Args:
+        folders: As for `table`.
+        is_same_version: Whether writer and reader are of one version. If not, stock itself may not go on as it did.
+    """
     said = []
     for name, cells in sorted(table(folders).items()):
         if len(cells) != 4 or len(set(cells.values())) != 1:
@@ -53,21 +63,26 @@ def complaints(folders):
     }:
         said.append("the files of a patched process hold other variables")
     for writer, folder in folders.items():
-        said += ["written %s, %s" % (writer, each) for each in _differences(notes[writer], folder, writer)]
+        said += ["written %s, %s" % (writer, each) for each in _differences(notes[writer], folder)]
+        if is_same_version:
+            said += ["written %s, %s" % (writer, each) for each in _detours(notes[writer], folder, writer)]
     return said
 
 
-def _differences(written, folder, writer):
-    """Both readers take the same steps, and where all came back they are the steps of the writer."""
+def _differences(written, folder):
+    """Both readers take the same steps."""
     read = {reader: load(folder, "read by " + reader) for reader in READERS}
-    for name in sorted(set(written) & set(read[writer])):  # another version may not have all of them
-        note = written[name]
+    for name in sorted(set(written) & set(read["stock"])):  # another version may not have all of them
         after = {reader: read[reader][name].get("after") for reader in READERS}
         if all(after.values()) and _weights(after["stock"]) != _weights(after["patched"]):
             yield "%s: the readers' weights differ: %s" % (name, after)
-        same = read[writer][name]
-        if kept(note, same) == "scale, counter, weight" and note["after"] != same["after"]:
-            yield "%s: it does not go on as the writer did: %s, %s" % (name, note["after"], same["after"])
+
+
+def _detours(written, folder, writer):
+    """Where all came back, a reader like the writer takes the steps of the writer."""
+    for name, note in sorted(load(folder, "read by " + writer).items()):
+        if kept(written[name], note) == "scale, counter, weight" and not goes_on(written[name], note):
+            yield "%s: it does not go on as the writer did: %s, %s" % (name, written[name]["after"], note["after"])
 
 
 def _weights(states):

@@ -31,6 +31,8 @@ def check_methods(name, make):
         assert unscaled.dtype == tf.float16 and none is None and wide.dtype == tf.float32, (name, unscaled, none, wide)
         assert list(unscaled.numpy()) == [1.0, 0.5 if exponent > -24 else 0.0], (name, exponent, unscaled)
         assert list(wide.numpy()) == [1.0, 3.0]
+        generated = optimizer.get_unscaled_gradients(each for each in [gradient, wide])  # can be gone through once
+        assert [each.dtype for each in generated] == [tf.float16, tf.float32], (name, generated)
         (sparse,) = optimizer.get_unscaled_gradients([slices([scale, scale])])
         if VERSION >= (2, 3):  # before that stock makes them dense
             assert isinstance(sparse, tf.IndexedSlices) and list(sparse.values.numpy()) == [1.0, 1.0], (name, sparse)
