@@ -14,6 +14,9 @@ SCENARIOS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scenarios"
 #: Seconds after which the workers of one job are killed: more than any job took on two busy cores.
 TIMEOUT = 120
 
+#: What some TensorFlow (seen with 2.8, not patched) says when it aborts at exit, because it left a thread running.
+ABORT_AT_EXIT = "terminate called without an active exception\n"
+
 
 class Worker(object):
     """What one process left behind; its return code is that of SIGKILL if time was up."""
@@ -24,7 +27,12 @@ class Worker(object):
     def report(self):
         """The last line, which is JSON if the worker came to its end; None otherwise."""
         lines = self.stdout.strip().splitlines()
-        return json.loads(lines[-1]) if self.returncode == 0 and lines and lines[-1].startswith("{") else None
+        is_complete = self._has_ended() and lines and lines[-1].startswith("{")
+        return json.loads(lines[-1]) if is_complete else None
+
+    def _has_ended(self):
+        is_aborted_at_exit = self.returncode == -signal.SIGABRT and self.stderr.endswith(ABORT_AT_EXIT)
+        return self.returncode == 0 or is_aborted_at_exit
 
 
 def train(count, folder, prefix=(), environments=None, timeout=TIMEOUT, **arguments):
