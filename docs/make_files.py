@@ -39,9 +39,13 @@ Which of the loss scale, its counter and the weights come back from each kind of
 process and by a patched one, whose scale was below 1, and each of the two was read by a stock process and by a patched
 one. {agreement}
 
-**all**: the scale, the counter and the weight, and for models the optimizer's momentum. Where the scale does not come
-back, training goes on from the initial one, in stock as well. Whatever came back, the reader was seen to go on by its
-own rule from there: stock brings a scale below 1 back to 1 at the next overflow.
+- **all**: the scale, the counter and the weight, and for models the optimizer's momentum.
+- **weight**: the weight alone. Training goes on from the initial scale, in stock as well.
+- **cannot read**: stock raises this error when it reads a file that stock has written; patched, it is the same.
+- An empty field: one of the versions has no such optimizer, or does not write such files.
+
+Whatever came back, the reader was seen to go on by its own rule from there: stock brings a scale below 1 back to 1 at
+the next overflow.
 
 ## Written and read by the same version
 
