@@ -155,6 +155,23 @@ class Weights(Model):
         self._model.load_weights(self._path)
 
 
+class SavedModel(Model):
+    """A SavedModel of Keras 3, which Keras itself does not load: the variables come back into a model like it."""
+
+    def save(self):
+        tf.saved_model.save(self._model, self._path)
+
+    def load(self):
+        self._model.optimizer.build(self._model.trainable_variables)
+        tf.train.Checkpoint(root=self._model).restore(self._variables()).expect_partial()
+
+    def names(self):
+        return sorted((name, list(shape)) for name, shape in tf.train.list_variables(self._variables()))
+
+    def _variables(self):
+        return os.path.join(self._path, "variables", "variables")
+
+
 def formats(mode):
     """Returns ``{name: function(folder) -> one of the above}``."""
     found, kind = {}, Saver if mode == "graph" else Checkpoint
@@ -166,6 +183,8 @@ def formats(mode):
             found["Model, " + (ending or "SavedModel")] = _bound(Model, ending)
         for ending in [".weights.h5"] + ([] if KERAS_3 else [".tf"]):
             found["Weights, " + ending] = _bound(Weights, ending)
+        if KERAS_3:
+            found["Model, SavedModel"] = _bound(SavedModel, "")
     return found
 
 
