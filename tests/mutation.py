@@ -231,6 +231,12 @@ EQUIVALENT = {
     ("_keras_3_optimizer.py", "`True` in place of `False`"): (
         "Only Keras 3 before float8 asks for this default: the session `keras` runs those, this one does not"
     ),
+    ("_fixed_loss_scale.py", "`2.0` in place of `1.0`"): (
+        "Any number that stock takes will do: the next line replaces it"
+    ),
+    ("_gradient_tape.py", "without `return _float16.product(tf, tensor, scale)`"): (
+        "The tape asks for the gradient of the scaled loss, and never for its value"
+    ),
 }
 
 

@@ -40,9 +40,11 @@ GOOD = [2.0**15, 1, 0.5, 2.0**-20]
 NONSENSE = [0, 0.0, -3.0, NAN, INF]
 check("DynamicLossScale", lambda value: loss_scales().DynamicLossScale(value), GOOD, [], NONSENSE)
 check("FixedLossScale", lambda value: loss_scales().FixedLossScale(value), GOOD, [0, -3.0, 1e-45], [NAN, INF])
+assert [float(loss_scales().FixedLossScale(value)()) for value in GOOD] == GOOD
 if VERSION < (2, 0):
     contrib = tf.contrib.mixed_precision
     check("fixed manager", lambda value: contrib.FixedLossScaleManager(value), GOOD, [0.0, -3.0], [NAN, INF])
+    assert [float(contrib.FixedLossScaleManager(value).get_loss_scale()) for value in GOOD] == GOOD
     check("manager", lambda value: contrib.ExponentialUpdateLossScaleManager(value, 10), GOOD, [], NONSENSE)
 elif KERAS_3:
 
@@ -55,12 +57,12 @@ elif VERSION >= (2, 4):
     if VERSION >= (2, 11):
         inners.append(lambda: tf.keras.optimizers.legacy.SGD(0.1))
     for inner in inners:
-        for dynamic in (True, False):
+        for options in ({}, {"dynamic": True}, {"dynamic": False}):
 
             def make_keras(value):
-                return mixed_precision.LossScaleOptimizer(inner(), dynamic=dynamic, initial_scale=value)
+                return mixed_precision.LossScaleOptimizer(inner(), initial_scale=value, **options)
 
-            check("Keras, dynamic=%s" % dynamic, make_keras, GOOD, [], NONSENSE, "initial_scale")
+            check("Keras, %s" % options, make_keras, GOOD, [], NONSENSE, "initial_scale")
     if VERSION < (2, 9):
 
         def make_experimental(value):

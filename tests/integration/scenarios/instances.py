@@ -89,6 +89,14 @@ if "DynamicLossScale eager" in surfaces.surfaces("eager"):
 surface = make(2.0)
 tfls_patch.set_bounds(surface.optimizer, min_scale=0.5)
 assert steps(surface, 5)[0] == 0.5
+# Bounds that cross, in one call or with those set before, are refused and change nothing.
+for crossed in ({"max_scale": 0.25}, {"min_scale": 8, "max_scale": 4}):
+    try:
+        tfls_patch.set_bounds(surface.optimizer, **crossed)
+    except ValueError as error:
+        assert "min_scale" in str(error) and "max_scale" in str(error), error
+    else:
+        surfaces.fail("%s was taken" % crossed)
 tfls_patch.apply(min_scale=1e-3)
 assert steps(surface, 5)[0] == 0.5, "own bounds must win over apply()"
 assert steps(make(2.0), 20)[0] == np.float32(1e-3)

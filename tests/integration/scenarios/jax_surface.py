@@ -25,7 +25,11 @@ class StatelessSurface(surfaces.Surface):
         own = self.optimizer.variables
         self.places = [
             next(i for i, each in enumerate(own) if each is wanted)
-            for wanted in (self.optimizer.dynamic_scale, self.optimizer.step_counter, self.optimizer.iterations)
+            for wanted in (
+                self.optimizer.dynamic_scale,
+                self.optimizer.step_counter,
+                self.optimizer.inner_optimizer.iterations,
+            )
         ]
         self.start = [np.array(each.value) for each in own], [np.array(each.value) for each in variables]
         self.values, self.weights = self.start

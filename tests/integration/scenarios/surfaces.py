@@ -239,7 +239,8 @@ class _Eager(Surface):
             self.iterations().assign(0)
 
     def iterations(self):
-        return self.optimizer.iterations
+        # Of the inner one in Keras 3: old releases do not hand the property on.
+        return (self.optimizer.inner_optimizer if KERAS_3 else self.optimizer).iterations
 
     def graph_defs(self):
         if self.kind == "eager":
