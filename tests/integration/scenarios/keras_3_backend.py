@@ -79,6 +79,12 @@ def stateless(script, initial=16.0):
 runs = {} if backend == "jax" else {"stateful": stateful}
 if backend == "jax":
     runs["stateless, jitted"] = stateless
+    try:
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(RATE)).stateless_apply([], [], [])
+    except ValueError as error:  # stock's own
+        assert "built" in str(error), error
+    else:
+        sys.exit("FAILED: an optimizer that is not built was taken")
 for name, run in runs.items():
     assert run(SCRIPT) == expected(SCRIPT), (name, run(SCRIPT), expected(SCRIPT))
     last = run([NAN] * 400 + [1.0])[-2:]
