@@ -3,9 +3,10 @@
     nox -s mutation -- --sample 40                              install the rows, and do this
     python3 tests/mutation.py 2.10=/envs/2.10/bin/python ...    with interpreters that have all but this package
 
-A mutant is one small change: a statement left out, a condition negated, a comparison or a pair of functions swapped, a
-number changed. It is killed if a check fails with it. The checks of a module run on the rows that load it, quickest
-first, and each was seen to pass without a mutant. Results are kept in a file, so a run can be continued.
+A mutant is one small change: a statement or a declared target left out, a condition negated, a comparison or a pair of
+functions swapped, a number changed. It is killed if a check fails with it. The checks of a module run on the rows that
+load it, quickest first, and each was seen to pass without a mutant. Results are kept in a file, so a run can be
+continued.
 """
 
 import argparse
@@ -68,6 +69,9 @@ CHECKS = {
     "_core.py": (["2.10"], _GENERAL + ["construction"]),
 }
 
+#: Before all others: whether docs/supported-versions.md still names all that is replaced, which is part of lint.
+DECLARED = "declared"
+
 _COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 _COMPARISONS.update({ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"})
 _NAMES = {"min": "max", "max": "min", "minimum": "maximum", "any": "all", "all": "any"}
@@ -95,6 +99,9 @@ def mutants_of(path):
         first = (said or "").split("\n")[0]
         if node in in_functions and _can_go(node):
             add(node, "without `%s`" % first, "pass")
+        if node not in in_functions:
+            for what, replacement in _without_each_part(node, source):
+                add(node, what, replacement)
         if isinstance(node, (ast.If, ast.IfExp, ast.While)):
             test = ast.get_source_segment(source, node.test)
             add(node.test, "`not (%s)`" % test, "not (%s)" % test)
@@ -126,6 +133,33 @@ def _can_go(node):
     if isinstance(node, ast.Expr):
         return not isinstance(node.value, (ast.Constant, ast.Yield))  # docstrings stay
     return isinstance(node, (ast.Assign, ast.AugAssign, ast.Return))
+
+
+def _without_each_part(node, source):
+    """Yield a list, a dictionary or a sum of them without one of its parts: what is declared to be replaced."""
+
+    def text(each):
+        return ast.get_source_segment(source, each)
+
+    def named(part):
+        return "without `%s`" % " ".join(part.split())[:100]
+
+    if isinstance(node, ast.List):
+        for part in node.elts:
+            rest = ", ".join(text(each) for each in node.elts if each is not part)
+            yield named(text(part)), "[%s]" % rest
+    elif isinstance(node, ast.Dict):
+        items = ["%s%s" % ("%s: " % text(key) if key else "**", text(value)) for key, value in _items(node)]
+        for item in items:
+            rest = ", ".join(each for each in items if each is not item)
+            yield named(item), "{%s}" % rest
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        for part, rest in ((node.left, node.right), (node.right, node.left)):
+            yield named(text(part)), text(rest)
+
+
+def _items(dictionary):
+    return zip(dictionary.keys, dictionary.values)
 
 
 def key_of(mutant):
@@ -163,7 +197,7 @@ class Checks(object):
                 target.write_text(mutant.text, encoding="utf-8")
                 try:
                     if not self.run(row, check):
-                        return "%s on %s" % (check, row), rows
+                        return check if check == DECLARED else "%s on %s" % (check, row), rows
                 finally:
                     target.write_text(original, encoding="utf-8")
         return None, rows
@@ -179,6 +213,9 @@ class Checks(object):
 
     def run(self, row, check, part="patched"):
         """Return whether a check passes; one that hangs does not."""
+        if check == DECLARED:
+            command = [sys.executable, "docs/make_supported_versions.py", "--check"]
+            return subprocess.run(command, cwd=str(self.tree), capture_output=True).returncode == 0
         name, _, mode = check.partition(" ")
         with tempfile.TemporaryDirectory() as folder:
             if name == "unit":
@@ -205,7 +242,9 @@ class Checks(object):
 
 
 def _checks_of(path):
-    return CHECKS.get(path) or CHECKS.get(Path(path).name)
+    """The rows and the checks of a module; None if it has none."""
+    rows, checks = CHECKS.get(path) or CHECKS.get(Path(path).name) or ([], [])
+    return (rows, [DECLARED] + checks) if rows else None
 
 
 TEXT = """\
@@ -214,11 +253,12 @@ TEXT = """\
 # Mutation score
 
 How many small faults in the patch modules and the update rule the tests find. Each fault (a mutant) is put in by
-itself: a statement left out, a condition negated, a comparison, an operator or a pair of functions swapped, a number
-changed. It is killed if one of the checks of its module fails.
+itself: a statement or a declared target left out, a condition negated, a comparison, an operator or a pair of functions
+swapped, a number changed. It is killed if one of the checks of its module fails; *declared* is the one that a target
+which is not replaced any more is missed in the list of [Supported versions](supported-versions.md).
 
-**{killed} of {tried} are killed.** There are {all} in all; those tried are a random sample if they are fewer (seed
-{seed}). Run on TensorFlow {rows}, up to {date}.
+**{killed} of {tried} are killed.** There are {all} in all; where fewer were tried, they are a random sample. Run on
+TensorFlow {rows}, up to {date}.
 
 {table}
 
@@ -245,14 +285,15 @@ EQUIVALENT = {
 }
 
 
-def write(results, count, seed, out):
-    tried = list(results.values())
+def write(results, mutants, out):
+    tried = [results[key] for key in map(key_of, mutants) if key in results]
     killed = [each for each in tried if each["killed_by"]]
     modules = sorted({each["path"] for each in tried})
-    lines = ["| module | mutants | killed |", "| --- | --- | --- |"]
+    lines = ["| module | mutants | tried | killed |", "| --- | --- | --- | --- |"]
     for path in modules:
         mine = [each for each in tried if each["path"] == path]
-        lines.append("| `%s` | %d | %d |" % (path, len(mine), sum(bool(each["killed_by"]) for each in mine)))
+        counts = sum(each.path == path for each in mutants), len(mine), sum(bool(each["killed_by"]) for each in mine)
+        lines.append("| `%s` | %d | %d | %d |" % ((path,) + counts))
     left = [
         "- `%(path)s`, line %(line)d: %(what)s%(why)s" % dict(each, why=_why(each))
         for each in tried
@@ -262,10 +303,9 @@ def write(results, count, seed, out):
     text = TEXT.format(
         killed=len(killed),
         tried=len(tried),
-        all=count,
+        all=len(mutants),
         rows=", ".join(rows),
         date=datetime.date.today().isoformat(),
-        seed=seed,
         table="\n".join(lines),
         survivors="\n".join(left) or "None.",
     )
@@ -327,7 +367,6 @@ def main(arguments=None):
         print("\n".join("%s:%d %s" % each[:3] for each in chosen))
         return 0
     print("%d of %d mutants, seed %d" % (len(chosen), len(mutants), options.seed), flush=True)
-    known = {key_of(each) for each in mutants}
     results = json.loads(options.results.read_text()) if options.results.exists() else {}
     left = [each for each in chosen if key_of(each) not in results]
     with tempfile.TemporaryDirectory(prefix="mutation_") as folder:
@@ -338,7 +377,7 @@ def main(arguments=None):
             options.results.parent.mkdir(parents=True, exist_ok=True)
             options.results.write_text(json.dumps(results))
             # After each, so that a run that is broken off leaves a page of what it found.
-            write({key: each for key, each in results.items() if key in known}, len(mutants), options.seed, options.out)
+            write(results, mutants, options.out)
     return 0
 
 
