@@ -254,8 +254,8 @@ TEXT = """\
 
 How many small faults in the patch modules and the update rule the tests find. Each fault (a mutant) is put in by
 itself: a statement or a declared target left out, a condition negated, a comparison, an operator or a pair of functions
-swapped, a number changed. It is killed if one of the checks of its module fails; *declared* is the one that a target
-which is not replaced any more is missed in the list of [Supported versions](supported-versions.md).
+swapped, a number changed. It is killed if one of the checks of its module fails. (A target that is not replaced any
+more is missed in the list of [Supported versions](supported-versions.md), which lint compares.)
 
 **{killed} of {tried} are killed.** There are {all} in all; where fewer were tried, they are a random sample. Run on
 TensorFlow {rows}, up to {date}.
