@@ -149,17 +149,14 @@ def _without_each_part(node, source):
             rest = ", ".join(text(each) for each in node.elts if each is not part)
             yield named(text(part)), "[%s]" % rest
     elif isinstance(node, ast.Dict):
-        items = ["%s%s" % ("%s: " % text(key) if key else "**", text(value)) for key, value in _items(node)]
+        pairs = zip(node.keys, node.values)
+        items = ["%s%s" % ("%s: " % text(key) if key else "**", text(value)) for key, value in pairs]
         for item in items:
             rest = ", ".join(each for each in items if each is not item)
             yield named(item), "{%s}" % rest
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         for part, rest in ((node.left, node.right), (node.right, node.left)):
             yield named(text(part)), text(rest)
-
-
-def _items(dictionary):
-    return zip(dictionary.keys, dictionary.values)
 
 
 def key_of(mutant):
