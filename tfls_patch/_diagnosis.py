@@ -188,6 +188,11 @@ def see_loss(loss, optimizer=None):
     return loss
 
 
+def is_running():
+    """Whether somebody looks."""
+    return _current is not None
+
+
 def see_gradients(owner, scale, gradients, variables=None):
     """Notes the unscaled gradients of a step; returns TensorFlow operations that must run with it."""
     diagnosis = _current

@@ -19,6 +19,11 @@ bfloat16 has the range of float32, and is left to stock like every other type. `
 `tfls_patch.scaling`.
 """
 
+import math
+
+#: The greatest float16.
+MAX = 65504.0
+
 #: The first number that rounds to infinity in float16.
 _OVERFLOW = 65520.0
 
@@ -33,6 +38,16 @@ def is_float16(operand):
 def widened(lib, operand):
     """Returns a float16 operand as float32, which holds it to the last bit; anything else as it is."""
     return _of_values(lambda values: lib.cast(values, "float32"), operand) if is_float16(operand) else operand
+
+
+def narrowed(lib, operand):
+    """Returns an operand as float16, infinite where that cannot hold it."""
+    return _of_values(lambda values: lib.cast(values, "float16"), operand)
+
+
+def is_power_of_two(number):
+    """Whether a Python float is a power of two: then float32 holds every product and quotient with it exactly."""
+    return math.frexp(number)[0] == 0.5
 
 
 def product(lib, operand, scale):

@@ -26,10 +26,12 @@ a TF1 ``Saver``:
 """
 
 import collections
+import contextlib
 import functools
 import importlib
 import itertools
 import sys
+import threading
 import weakref
 
 from tfls_patch import _at_floor, _xla
@@ -73,6 +75,16 @@ _without_record = weakref.WeakSet()
 _wanted = weakref.WeakSet()
 
 
+class _Verdicts(threading.local):
+    """The verdicts of the steps that a thread is building, innermost last."""
+
+    def __init__(self):
+        self.stack = []
+
+
+_verdicts = _Verdicts()
+
+
 def record(owner, scale, good, new_scale, rule):
     """Puts a skipped step on record. To be called where the step is skipped, before its scale and counter are changed.
 
@@ -94,6 +106,19 @@ def record(owner, scale, good, new_scale, rule):
         count = _record_numbers(owner, rule, scale, good, new_scale)
         return Recorded([], lambda: _at_floor.react_now(count, rule))
     return _record_on_tensorflow(owner, scale, good, new_scale, rule)
+
+
+@contextlib.contextmanager
+def where(owner, finite):
+    """Inside, a step of `owner` that puts itself on record is skipped where the verdict `finite` is False.
+
+    JAX runs both branches of a condition under ``vmap``, where each member of the ensemble has a verdict of its own.
+    """
+    _verdicts.stack.append((owner, finite))
+    try:
+        yield
+    finally:
+        _verdicts.stack.pop()
 
 
 def want(owner):
@@ -294,10 +319,11 @@ def _record_by_callback(owner, scale, good, new_scale, rule):
     if rule.at_floor == "skip":  # a callback would keep the step out of JAX's persistent cache
         return
     reference = weakref.ref(owner)
+    verdicts = [finite for decided, finite in _verdicts.stack if decided is owner]
 
-    def call(*numbers):
-        if reference() is not None:
+    def call(finite, *numbers):
+        if reference() is not None and not finite:
             _at_floor.react_now(_record_numbers(reference(), rule, *numbers), rule)
 
     _plain.setdefault(owner, EMPTY)
-    sys.modules["jax"].debug.callback(call, scale, good, new_scale)
+    sys.modules["jax"].debug.callback(call, verdicts[-1] if verdicts else False, scale, good, new_scale)

@@ -45,8 +45,7 @@ def _any_stale():
 
 def _remember_trace(owner, value, rule):
     record = (weakref.ref(owner), rule)
-    jax = sys.modules.get("jax")
-    if isinstance(value, getattr(getattr(jax, "core", None), "Tracer", ())):
+    if is_of_jax_trace(value):
         with _lock:
             _jax_traces[:] = [each for each in _jax_traces if each[0]() is not None] + [record]
         return
@@ -57,6 +56,12 @@ def _remember_trace(owner, value, rule):
             _traces.setdefault(graph, []).append(record)
             outer = getattr(graph, "outer_graph", None)
             graph = outer if hasattr(outer, "outer_graph") else None
+
+
+def is_of_jax_trace(value):
+    """Whether `value` stands for one that a function which JAX traces will have."""
+    jax = sys.modules.get("jax")
+    return isinstance(value, getattr(getattr(jax, "core", None), "Tracer", ()))
 
 
 def graph_of(value):

@@ -20,6 +20,8 @@ Keras 3). They build graph operations only, and none on the path of a finite ste
 regrow_steps, if it is used, compares the scale with 1 there.
 """
 
+import math
+
 
 def bounded(lib, candidate, rule):
     """Brings a new loss scale between its bounds.
@@ -69,3 +71,13 @@ def growth_is_due(lib, good, growth_interval, scale, rule):
 def is_last_of(lib, count, interval):
     """Whether a step that `count` others came before completes an interval."""
     return lib.greater_equal(count, interval - 1)
+
+
+def keeps_to_powers_of_two(initial_scale, rule):
+    """Whether doubling and halving between the bounds leads from one power of two to another only.
+
+    Args:
+        initial_scale: A Python number.
+        rule: A `Rule`.
+    """
+    return all(math.frexp(number)[0] == 0.5 for number in (initial_scale, rule.min_scale, rule.max_scale))

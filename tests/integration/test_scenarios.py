@@ -88,6 +88,11 @@ def test_scales_that_make_no_sense_get_a_warning_unless_stock_refuses_them(scena
     scenario("construction")
 
 
+@pytest.mark.skipif(not KERAS_3, reason="the methods are those of Keras 3")
+def test_keras_3_subclasses_get_and_pass_what_they_would_in_stock(scenario):
+    scenario("overrides")
+
+
 @pytest.mark.thorough
 @pytest.mark.skipif(not KERAS_3, reason="the guard is for Keras 3")
 @pytest.mark.parametrize("growths", ["1000", pytest.param("1000000", marks=pytest.mark.once)])
