@@ -19,8 +19,6 @@ bfloat16 has the range of float32, and is left to stock like every other type. `
 `tfls_patch.scaling`.
 """
 
-import math
-
 #: The greatest float16.
 MAX = 65504.0
 
@@ -43,11 +41,6 @@ def widened(lib, operand):
 def narrowed(lib, operand):
     """Returns an operand as float16, infinite where that cannot hold it."""
     return _of_values(lambda values: lib.cast(values, "float16"), operand)
-
-
-def is_power_of_two(number):
-    """Whether a Python float is a power of two: then float32 holds every product and quotient with it exactly."""
-    return math.frexp(number)[0] == 0.5
 
 
 def product(lib, operand, scale):

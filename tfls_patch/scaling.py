@@ -73,6 +73,11 @@ def is_last_of(lib, count, interval):
     return lib.greater_equal(count, interval - 1)
 
 
+def is_power_of_two(number):
+    """Whether a Python number is a power of two: then float32 holds every product and quotient with it exactly."""
+    return math.frexp(number)[0] == 0.5
+
+
 def keeps_to_powers_of_two(initial_scale, rule):
     """Whether doubling and halving between the bounds leads from one power of two to another only.
 
@@ -80,4 +85,4 @@ def keeps_to_powers_of_two(initial_scale, rule):
         initial_scale: A Python number.
         rule: A `Rule`.
     """
-    return all(math.frexp(number)[0] == 0.5 for number in (initial_scale, rule.min_scale, rule.max_scale))
+    return all(map(is_power_of_two, (initial_scale, rule.min_scale, rule.max_scale)))

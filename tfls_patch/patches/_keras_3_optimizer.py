@@ -8,12 +8,14 @@ subclass may override any of them. What is added is that the quotients must be f
           inner_optimizer.apply(gradients / scale); count, or grow
     else: scale = after_overflow(scale); counter = 0
 
-so a gradient of 0 under a scale of 0, and a float16 quotient that overflows, skip the step and reach no weight. It
-takes no more operations than stock:
+so a gradient of 0 under a scale of 0, and a float16 quotient that overflows, skip the step and reach no weight. What
+that takes:
 
-- outside of a graph a finite gradient has a finite quotient if the scale is at least 1, and that is known there;
-- in a graph the quotients are made first and are what is checked: where they are finite, so are the gradients. They go
-  along with the scaled gradients to the method that applies them (`_Divided`), unless a subclass overrides something.
+- outside of a graph nothing while the scale is at least 1: a finite gradient has a finite quotient then, and the scale
+  is known there. Below 1 the quotients are checked too. (`_may_overflow` names the exceptions, all in float16.)
+- in a graph no more operations in float32 than stock: the quotients are made first and are what is
+  checked: where they are finite, so are the gradients. They go along with the scaled gradients to the method that
+  applies them (`_Divided`), unless a subclass overrides it.
 """
 
 import functools
@@ -137,7 +139,7 @@ def _float16_division(optimizer, scale):
 def _is_power_of_two(optimizer, scale):
     """Whether the scale is one; in a trace, whether all are that the rule can lead to."""
     if not _is_traced([scale]):
-        return _float16.is_power_of_two(_number(scale))
+        return scaling.is_power_of_two(_number(scale))
     return scaling.keeps_to_powers_of_two(optimizer.initial_scale, _rules.of(optimizer))
 
 
@@ -167,11 +169,10 @@ def _as_used(inner, gradients, quotients, variables):
     is_clipped_to_fit = 0.0 < max(bounds) <= _float16.MAX and steps == 1
 
     def as_used(gradient, quotient, variable):
+        values = _values(quotient)
         if quotient is None or not _ends_in_float16(gradient, variable):
-            return quotient if quotient is None else _values(quotient)
-        if is_clipped_to_fit:
-            return _times(_values(quotient), margin)
-        return _ops().cast(_times(_values(quotient), steps), "float16")
+            return values
+        return _times(values, margin) if is_clipped_to_fit else _ops().cast(_times(values, steps), "float16")
 
     return list(map(as_used, gradients, quotients, variables))
 
@@ -360,7 +361,7 @@ def _replace_stateless_finite(original, module):
     @functools.wraps(original)
     def _stateless_handle_finite_grads(self, optimizer_variables, grads, trainable_variables):
         values = _tensors(optimizer_variables)
-        scale, good = (values[_position(self, variable)] for variable in (self.dynamic_scale, self.step_counter))
+        scale, good = _state_in(self, values)
         quotients = _quotients_of(self, grads, None, scale)
         rule = _traces.for_update(self, scale)
 
@@ -387,7 +388,7 @@ def _replace_stateless_non_finite(original, module):
     @functools.wraps(original)
     def _stateless_handle_non_finite_grads(self, optimizer_variables, trainable_variables):
         values = _tensors(optimizer_variables)
-        scale, good = (values[_position(self, variable)] for variable in (self.dynamic_scale, self.step_counter))
+        scale, good = _state_in(self, values)
         new_scale, recorded = _after_overflow(self, scale, good)
         recorded.follow_policy()
         return trainable_variables, _with_state(self, values, new_scale, _ops().zeros_like(good))
@@ -414,6 +415,10 @@ def _tensors(values):
 def _position(optimizer, variable):
     """Where the value of one of the optimizer's own variables stands in `optimizer_variables`."""
     return [candidate is variable for candidate in optimizer.variables].index(True)
+
+
+def _state_in(optimizer, values):
+    return values[_position(optimizer, optimizer.dynamic_scale)], values[_position(optimizer, optimizer.step_counter)]
 
 
 def _with_state(optimizer, values, scale, good):
